@@ -1,0 +1,1 @@
+"""Graph to torch source, and source to function."""

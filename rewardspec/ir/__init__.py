@@ -1,0 +1,1 @@
+"""The graph a spec comes down to: typed nodes, equal nodes one node."""

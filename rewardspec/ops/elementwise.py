@@ -1,0 +1,380 @@
+"""Operators on single values. Adding one is adding one declaration here.
+
+Each knows its exact meaning (Fraction or Surd in, the same out; floats in, floats out), the domain
+of its results given those of its operands, where it is undefined, and its torch spelling. Missing
+operands are dealt with once for all of them: missing in, missing out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+
+from rewardspec.ops.exact import Inexact, bounded, square_root
+from rewardspec.types import ANY, CONDITION, Bound, Domain, interval
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """One operator.
+
+    torch: a format string over the operands' source; `precedence` is Python's, for parentheses.
+    undefined: name of the case in which there is no result, and a test of the operands' domains
+    that tells whether it can come up.
+    """
+
+    name: str
+    exact: Callable
+    domain: Callable[..., Domain]
+    torch: str
+    precedence: int = 9
+    boolean: bool = False
+    undefined: Callable[..., bool] | None = None
+
+
+ELEMENTWISE: dict[str, Elementwise] = {}
+
+
+def _op(name: str, domain, torch: str, precedence: int = 9, **rest):
+    def declare(exact):
+        ELEMENTWISE[name] = Elementwise(name, exact, domain, torch, precedence, **rest)
+        return exact
+
+    return declare
+
+
+# Bounds ------------------------------------------------------------------------------------------
+
+
+def _times(x: Bound, y: Bound) -> Bound:
+    return Fraction(0) if x == 0 or y == 0 else x * y
+
+
+def _outward(x: float, towards: float) -> Bound:
+    return x if math.isinf(x) else Fraction(math.nextafter(math.nextafter(x, towards), towards))
+
+
+def _image(function: Callable[[float], float], lowest: Bound, highest: Bound):
+    """Domain rule of an increasing function with values within [lowest, highest]."""
+
+    def value(x: Bound) -> float:
+        try:
+            return function(float(x))
+        except OverflowError:
+            return inf if x > 0 else float(lowest)
+
+    def rule(a: Domain) -> Domain:
+        lo = max(_outward(value(a.lo), -inf), lowest) if a.lo > -inf else lowest
+        hi = min(_outward(value(a.hi), inf), highest) if a.hi < inf else highest
+        return interval(lo, hi)
+
+    return rule
+
+
+def _sum(a: Domain, b: Domain) -> Domain:
+    return interval(a.lo + b.lo, a.hi + b.hi, a.lo_open or b.lo_open, a.hi_open or b.hi_open)
+
+
+def _negated(a: Domain) -> Domain:
+    return interval(-a.hi, -a.lo, a.hi_open, a.lo_open)
+
+
+def _difference(a: Domain, b: Domain) -> Domain:
+    return _sum(a, _negated(b))
+
+
+def _product(a: Domain, b: Domain) -> Domain:
+    corners = [_times(x, y) for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
+    positive = a.lo >= 0 and b.lo >= 0 and 0 not in a and 0 not in b
+    return interval(min(corners), max(corners), lo_open=positive and min(corners) == 0)
+
+
+def _quotient(a: Domain, b: Domain) -> Domain:
+    if 0 in b or (b.lo < 0 < b.hi):
+        return ANY
+    ends = [Fraction(0) if math.isinf(x) else (None if x == 0 else 1 / Fraction(x)) for x in (b.hi, b.lo)]
+    if b.lo >= 0:
+        inverse = interval(ends[0], inf if ends[1] is None else ends[1], lo_open=ends[0] == 0)
+    else:
+        inverse = interval(-inf if ends[0] is None else ends[0], ends[1], hi_open=ends[1] == 0)
+    return _product(a, inverse)
+
+
+def _power_domain(a: Domain, b: Domain) -> Domain:
+    if a.lo >= 0:
+        low = 0 < a.lo and b.lo >= 0 and a.lo >= 1
+        return interval(Fraction(1) if low else Fraction(0), inf)
+    if b.constant is not None and b.constant.denominator == 1 and b.constant % 2 == 0:
+        return interval(Fraction(0), inf)
+    return ANY
+
+
+def _absolute(a: Domain) -> Domain:
+    if a.lo >= 0:
+        return a
+    if a.hi <= 0:
+        return _negated(a)
+    return interval(Fraction(0), max(-a.lo, a.hi))
+
+
+def _least(a: Domain, b: Domain) -> Domain:
+    return interval(min(a.lo, b.lo), min(a.hi, b.hi), (a if a.lo <= b.lo else b).lo_open)
+
+
+def _greatest(a: Domain, b: Domain) -> Domain:
+    return interval(max(a.lo, b.lo), max(a.hi, b.hi), (a if a.lo >= b.lo else b).lo_open)
+
+
+def _always(a: bool, b: bool) -> Domain:
+    """A comparison that is surely true (a), surely false (b), or either."""
+    return interval(Fraction(1), Fraction(1)) if a else interval(Fraction(0), Fraction(0)) if b else CONDITION
+
+
+def _less(a: Domain, b: Domain) -> Domain:
+    return _always(
+        a.hi < b.lo or (a.hi == b.lo and (a.hi_open or b.lo_open)),
+        a.lo >= b.hi,
+    )
+
+
+def _at_most(a: Domain, b: Domain) -> Domain:
+    return _always(
+        a.hi <= b.lo,
+        a.lo > b.hi or (a.lo == b.hi and (a.lo_open or b.hi_open)),
+    )
+
+
+def _equal(a: Domain, b: Domain) -> Domain:
+    apart = _less(a, b).constant == 1 or _less(b, a).constant == 1
+    if a.values is not None and b.values is not None:
+        apart = apart or not set(a.values) & set(b.values)
+    elif a.values is not None or b.values is not None:
+        values, other = (a.values, b) if a.values is not None else (b.values, a)
+        apart = apart or not any(v in other for v in values)
+    return _always(a.constant is not None and a.constant == b.constant, apart)
+
+
+def _flip(rule):
+    def flipped(*domains: Domain) -> Domain:
+        result = rule(*domains)
+        return _not(result)
+
+    return flipped
+
+
+def _not(a: Domain) -> Domain:
+    return _always(a.constant == 0, a.constant == 1)
+
+
+# Arithmetic --------------------------------------------------------------------------------------
+
+
+@_op("+", _sum, "{} + {}", 5)
+def _add(a, b):
+    return a + b
+
+
+@_op("-", _difference, "{} - {}", 5)
+def _subtract(a, b):
+    return a - b
+
+
+@_op("*", _product, "{} * {}", 6)
+def _multiply(a, b):
+    return a * b
+
+
+@_op("/", _quotient, "{} / {}", 6, undefined=lambda a, b: 0 in b)
+def _divide(a, b):
+    return a / b
+
+
+@_op("neg", _negated, "-{}", 7)
+def _negate(a):
+    return -a
+
+
+@_op(
+    "**",
+    _power_domain,
+    "{} ** {}",
+    8,
+    undefined=lambda a, b: (0 in a and b.lo < 0)
+    or (a.lo < 0 and not (b.values is not None and all(v.denominator == 1 for v in b.values))),
+)
+def _power(a, b):
+    if isinstance(a, float) or isinstance(b, float):
+        return float(a) ** float(b)
+    if not isinstance(b, Fraction) or b.denominator != 1:
+        if b == Fraction(1, 2):
+            return square_root(a)
+        raise Inexact("a power with a broken exponent")
+    n = abs(int(b))
+    if not isinstance(a, Fraction):
+        if n > 16:
+            raise Inexact("a high power of a root")
+        result = Fraction(1)
+        for _ in range(n):
+            result = result * a
+        return result if b >= 0 else 1 / result
+    size = max(a.numerator.bit_length(), a.denominator.bit_length())
+    if a not in (0, 1, -1) and size * n > 4096:
+        raise Inexact("a power too large to keep exactly")
+    return a**n if b >= 0 else 1 / a**n
+
+
+@_op("abs", _absolute, "{}.abs()")
+def _abs(a):
+    return abs(a)
+
+
+@_op("minimum", _least, "torch.minimum({}, {})")
+def _minimum(a, b):
+    return min(a, b)
+
+
+@_op("maximum", _greatest, "torch.maximum({}, {})")
+def _maximum(a, b):
+    return max(a, b)
+
+
+# Comparisons and conditions: operands that may be missing are dealt with where conditions are built
+
+
+for _name, _domain, _exact in (
+    ("<", _less, lambda a, b: a < b),
+    ("<=", _at_most, lambda a, b: a <= b),
+    (">", lambda a, b: _less(b, a), lambda a, b: a > b),
+    (">=", lambda a, b: _at_most(b, a), lambda a, b: a >= b),
+    ("==", _equal, lambda a, b: a == b),
+    ("!=", _flip(_equal), lambda a, b: a != b),
+):
+    _op(_name, _domain, f"{{}} {_name} {{}}", 1, boolean=True)(lambda a, b, compare=_exact: Fraction(compare(a, b)))
+
+
+@_op(
+    "and",
+    lambda a, b: _always(a.constant == 1 == b.constant, a.constant == 0 or b.constant == 0),
+    "{} & {}",
+    4,
+    boolean=True,
+)
+def _and(a, b):
+    return Fraction(a == 1 and b == 1)
+
+
+@_op(
+    "or",
+    lambda a, b: _always(a.constant == 1 or b.constant == 1, a.constant == 0 == b.constant),
+    "{} | {}",
+    2,
+    boolean=True,
+)
+def _or(a, b):
+    return Fraction(a == 1 or b == 1)
+
+
+@_op("not", _not, "~{}", 7, boolean=True)
+def _negation(a):
+    return Fraction(a == 0)
+
+
+# Functions ---------------------------------------------------------------------------------------
+
+
+def _by_float(function, at_zero):
+    """A transcendental function: exact at 0 only."""
+
+    def exact(a):
+        if isinstance(a, float):
+            return function(a)
+        if a == 0:
+            return Fraction(at_zero)
+        raise Inexact("not a sum of square roots")
+
+    return exact
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _safe_exp(x: float) -> float:
+    return math.exp(x) if x < 709 else inf
+
+
+_unit = (Fraction(0), Fraction(1))
+_op("sigmoid", _image(_sigmoid, *_unit), "torch.sigmoid({})")(_by_float(_sigmoid, Fraction(1, 2)))
+_op("tanh", _image(math.tanh, Fraction(-1), Fraction(1)), "torch.tanh({})")(_by_float(math.tanh, 0))
+_op("exp", _image(_safe_exp, Fraction(0), inf), "torch.exp({})")(_by_float(_safe_exp, 1))
+_op("cos", lambda a: interval(Fraction(-1), Fraction(1)), "torch.cos({})")(_by_float(math.cos, 1))
+
+
+@_op(
+    "log",
+    _image(lambda x: math.log(x) if x > 0 else -inf, -inf, inf),
+    "torch.log({})",
+    undefined=lambda a: a.lo <= 0 and not (a.lo == 0 and a.lo_open),
+)
+def _log(a):
+    if isinstance(a, float):
+        return math.log(a)
+    if a == 1:
+        return Fraction(0)
+    raise Inexact("not a sum of square roots")
+
+
+@_op(
+    "sqrt",
+    _image(lambda x: math.sqrt(x) if x > 0 else 0.0, Fraction(0), inf),
+    "torch.sqrt({})",
+    undefined=lambda a: a.lo < 0,
+)
+def _sqrt(a):
+    return math.sqrt(a) if isinstance(a, float) else square_root(a)
+
+
+def _stepwise(whole: Callable[[Bound], int]):
+    def rule(a: Domain) -> Domain:
+        return interval(*(Fraction(whole(x)) if isinstance(x, Fraction) else x for x in (a.lo, a.hi)))
+
+    return rule
+
+
+def _rational(a):
+    if isinstance(a, Fraction | float):
+        return a
+    raise Inexact("rounding a root")
+
+
+@_op("floor", _stepwise(math.floor), "torch.floor({})")
+def _floor(a):
+    return Fraction(math.floor(_rational(a)))
+
+
+@_op("round", _stepwise(round), "torch.round({})")
+def _round(a):
+    return Fraction(round(_rational(a)))
+
+
+@_op("sign", lambda a: interval(Fraction(-1) if a.lo < 0 else Fraction(0), Fraction(1) if a.hi > 0 else Fraction(0)), "torch.sign({})")
+def _sign(a):
+    return Fraction((a > 0) - (a < 0))
+
+
+def elementwise_domain(op: Elementwise, domains: tuple[Domain, ...]) -> Domain:
+    """Where the results lie, given where the operands do."""
+    missing = any(d.missing for d in domains)
+    if any(d.values == () for d in domains):
+        return Domain(Fraction(0), Fraction(0), values=(), missing=True)
+    return op.domain(*(d.present() for d in domains)).or_missing(missing)
+
+
+def elementwise_exact(op: Elementwise, values: tuple):
+    """The exact result for present operands, kept within bounds; floats where any operand is one."""
+    if any(isinstance(v, float) for v in values):
+        return op.exact(*(float(v) for v in values))
+    return bounded(op.exact(*values))

@@ -1,0 +1,168 @@
+"""Exact real numbers: rationals, and sums of rational multiples of square roots.
+
+A z-score of rational rewards is a rational times the root of an integer. Roots of different
+square-free integers are linearly independent over the rationals, so two such sums are equal
+exactly when their coefficients are, and no tolerance is needed anywhere.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache, total_ordering
+from math import gcd, isqrt
+
+MOST_BITS = 4096  # of a numerator or denominator
+_TRIAL = 10_000  # divisors tried; a rest below its cube is a prime, a square of one, or square-free
+
+
+class Inexact(ArithmeticError):
+    """The result is not a sum of square roots, or too large to keep exactly."""
+
+
+@total_ordering
+class Surd:
+    """`sum of q * sqrt(d)` over square-free `d`, with at least one `d` above 1.
+
+    Made only by arithmetic here, which gives a Fraction where no root is left.
+    """
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: tuple[tuple[int, Fraction], ...]):
+        self.terms = terms
+
+    def __repr__(self) -> str:
+        return " + ".join(f"{q}*sqrt({d})" for d, q in self.terms)
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Surd) and self.terms == other.terms
+
+    def __lt__(self, other) -> bool:
+        return sign(self - other) < 0
+
+    def __float__(self) -> float:
+        return float(_decimal(self, 30))
+
+    def __neg__(self):
+        return Surd(tuple((d, -q) for d, q in self.terms))
+
+    def __add__(self, other):
+        return _collect([*self.terms, *_terms(other)])
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        return self + -other
+
+    def __rsub__(self, other):
+        return -self + other
+
+    def __mul__(self, other):
+        products = []
+        for d, q in self.terms:
+            for e, r in _terms(other):
+                common = gcd(d, e)  # sqrt(d) sqrt(e) = common * sqrt(d e / common^2)
+                products.append((d // common * (e // common), q * r * common))
+        return _collect(products)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other):
+        return self * _inverse(other)
+
+    def __rtruediv__(self, other):
+        return _inverse(self) * other
+
+    def __abs__(self):
+        return self if sign(self) >= 0 else -self
+
+
+Exact = Fraction | Surd
+
+
+def _terms(value: Exact) -> tuple[tuple[int, Fraction], ...]:
+    return value.terms if isinstance(value, Surd) else ((1, Fraction(value)),)
+
+
+def _collect(terms) -> Exact:
+    sums: dict[int, Fraction] = {}
+    for d, q in terms:
+        sums[d] = sums.get(d, Fraction(0)) + q
+    left = tuple(sorted((d, q) for d, q in sums.items() if q))
+    if not left:
+        return Fraction(0)
+    if len(left) == 1 and left[0][0] == 1:
+        return left[0][1]
+    return Surd(left)
+
+
+def _inverse(value: Exact) -> Exact:
+    terms = _terms(value)
+    if len(terms) > 1:
+        raise Inexact("division by a sum of different roots")
+    ((d, q),) = terms
+    return _collect([(d, 1 / (q * d))])
+
+
+def _decimal(value: Exact, digits: int) -> Decimal:
+    with localcontext() as context:
+        context.prec = digits
+        total = Decimal(0)
+        for d, q in _terms(value):
+            total += Decimal(q.numerator) / Decimal(q.denominator) * Decimal(d).sqrt()
+        return total
+
+
+def sign(value: Exact) -> int:
+    """-1, 0 or 1."""
+    if not isinstance(value, Surd):
+        return (value > 0) - (value < 0)
+    digits = 30
+    while True:  # ends, because a Surd is never zero
+        near = _decimal(value, digits)
+        size = sum(abs(_decimal(_collect([term]), 10)) for term in value.terms)
+        if abs(near) > size * Decimal(10) ** (8 - digits):
+            return 1 if near > 0 else -1
+        digits *= 2
+
+
+def square_root(value: Exact) -> Exact:
+    """The root of a non-negative rational; `Inexact` for any other number."""
+    if isinstance(value, Surd):
+        raise Inexact("a root of a root")
+    if value == 0:
+        return Fraction(0)
+    outer, inner = _square_free(value.numerator * value.denominator)
+    return _collect([(inner, Fraction(outer, value.denominator))])
+
+
+@cache
+def _square_free(n: int) -> tuple[int, int]:
+    """`(a, b)` with `n = a * a * b` and `b` square-free."""
+    outer, inner, p = 1, 1, 2
+    while p <= _TRIAL and p * p <= n:
+        while n % (p * p) == 0:
+            n //= p * p
+            outer *= p
+        if n % p == 0:
+            n //= p
+            inner *= p
+        p += 1 if p == 2 else 2
+    root = isqrt(n)
+    if root * root == n:
+        return outer * root, inner
+    if n > _TRIAL**3:
+        raise Inexact("the root of a number too large to take apart")
+    return outer, inner * n
+
+
+def bounded(value: Exact) -> Exact:
+    """`value`, or `Inexact` where it has grown beyond `MOST_BITS`."""
+    for _, q in _terms(value):
+        if q.numerator.bit_length() > MOST_BITS or q.denominator.bit_length() > MOST_BITS:
+            raise Inexact("a number too large to keep exactly")
+    return value

@@ -1,0 +1,142 @@
+"""Reductions: many values of one axis to one. Their torch kernels are in `emit/kernels.py`.
+
+The exact rules take the present, selected values of one group (or of the batch) as a list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+
+from rewardspec.ops.exact import square_root
+from rewardspec.types import CONDITION, Domain, interval
+
+ZERO = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One reduction. `exact(values, parameter)` gives None where the result is missing.
+
+    domain(domain of what is reduced, whether there may be no value at all).
+    """
+
+    name: str
+    exact: Callable
+    domain: Callable[[Domain, bool], Domain]
+    missing_when_empty: bool = False
+    keeps_level: bool = False
+
+
+REDUCTIONS: dict[str, Reduction] = {}
+
+
+def _reduction(name: str, domain, **rest):
+    def declare(exact):
+        REDUCTIONS[name] = Reduction(name, exact, domain, **rest)
+        return exact
+
+    return declare
+
+
+def _hull(x: Domain, empty: bool) -> Domain:
+    return interval(x.lo, x.hi, x.lo_open, x.hi_open, missing=empty)
+
+
+def _same(x: Domain, empty: bool) -> Domain:
+    return x.or_missing(empty)
+
+
+def _any_number(x: Domain, empty: bool) -> Domain:
+    if x.constant == 0:
+        return x
+    return interval(-inf if x.lo < 0 else ZERO, inf if x.hi > 0 else ZERO)
+
+
+def _variance(x: Domain, empty: bool) -> Domain:
+    return interval(ZERO, (x.hi - x.lo) ** 2 / 2 if x.bounded else inf)
+
+
+def _spread(x: Domain, empty: bool) -> Domain:
+    return interval(ZERO, x.hi - x.lo if x.bounded else inf)
+
+
+def _total(values):
+    return sum(values[1:], values[0])
+
+
+@_reduction("mean", _hull, missing_when_empty=True)
+def _mean(values, _):
+    return _total(values) / len(values) if values else None
+
+
+@_reduction("sum", _any_number)
+def _sum(values, _):
+    return _total(values) if values else ZERO
+
+
+@_reduction("var", _variance)
+def _var(values, ddof):
+    """Fewer than two values have no spread, at any divisor; nor have more than it leaves room for."""
+    if len(values) < 2 or len(values) <= ddof:
+        return ZERO
+    mean = _mean(values, None)
+    return _total([(v - mean) * (v - mean) for v in values]) / (len(values) - ddof)
+
+
+@_reduction("std", _spread)
+def _std(values, ddof):
+    variance = _var(values, ddof)
+    return math.sqrt(variance) if isinstance(variance, float) else square_root(variance)
+
+
+@_reduction("min", _same, missing_when_empty=True)
+def _min(values, _):
+    return min(values, default=None)
+
+
+@_reduction("max", _same, missing_when_empty=True)
+def _max(values, _):
+    return max(values, default=None)
+
+
+@_reduction("count", lambda x, empty: interval(ZERO if empty else Fraction(1), inf))
+def _count(values, _):
+    return Fraction(len(values))
+
+
+@_reduction("any", lambda x, empty: CONDITION)
+def _any(values, _):
+    return Fraction(any(v == 1 for v in values))
+
+
+@_reduction("all", lambda x, empty: CONDITION)
+def _all(values, _):
+    return Fraction(all(v == 1 for v in values))
+
+
+@_reduction("quantile", _hull, missing_when_empty=True)
+def _quantile(values, q):
+    """Linear between the two nearest values, as NumPy and torch have it."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    at = q * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+@_reduction(
+    "rank",
+    lambda x, empty: interval(Fraction(1), inf, missing=empty),
+    missing_when_empty=True,
+    keeps_level=True,
+)
+def _rank(values, _):
+    """The rank of each value: 1 is least, ties share the lower."""
+    ordered = sorted(values)
+    return [Fraction(ordered.index(v) + 1) for v in values]

@@ -1,0 +1,1 @@
+"""A file to a program: the document, its declarations and definitions."""

@@ -1,0 +1,271 @@
+"""The shape of a spec file: which keys there are and what kind of thing each holds.
+
+Values stay text with its place (`Scalar`); numbers and expressions are read where they are used.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from rewardspec.diagnostics import Report, did_you_mean, shorten
+from rewardspec.source import Source, Span
+from rewardspec.syntax.yaml import Mapping, Node, Scalar, Sequence, read_yaml
+
+VERSION = "1"
+
+
+def _text(value: Any) -> Scalar:
+    if isinstance(value, Scalar):
+        return value
+    raise PydanticCustomError("wrong_type", "a single value belongs here, not a list or a mapping")
+
+
+def _choice(*words: str):
+    def check(value: Any) -> Any:
+        scalar = _text(value)
+        if scalar.text not in words:
+            raise PydanticCustomError("choice", "{text}", {"text": shorten(scalar.text), "words": list(words)})
+        return scalar.text
+
+    return BeforeValidator(check)
+
+
+def _pair(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) != 2:
+        raise PydanticCustomError("pair", "two values belong here: `[lowest, highest]`")
+    return value
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise PydanticCustomError("list", "a list belongs here: `[0, 1]`")
+    if not value:
+        raise PydanticCustomError("list", "an empty list: nothing could ever be measured")
+    return value
+
+
+def _mapped(value: Any) -> Any:
+    if isinstance(value, Scalar) and value.style is None and not value.text:
+        return {}
+    if not isinstance(value, dict):
+        raise PydanticCustomError("mapping", "names and their values belong here, one `name: value` a line")
+    return value
+
+
+def _schema(kinds: list[str], about: str):
+    return WithJsonSchema({"type": kinds, "description": about})
+
+
+Text = Annotated[Any, BeforeValidator(_text), _schema(["string", "number", "boolean"], "text")]
+Expression = Annotated[Any, BeforeValidator(_text), _schema(["string", "number", "boolean"], "an expression")]
+Literals = Annotated[list[Text], BeforeValidator(_listed)]
+Pair = Annotated[list[Expression], BeforeValidator(_pair)]
+Expressions = Annotated[dict[str, Expression], BeforeValidator(_mapped)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
+class Measured(_Part):
+    """A signal: measured for every rollout (or group, or batch), not rewarded as such."""
+
+    about: Text | None = None
+    values: Literals | None = Field(None, description="every value it can have: numbers, or names")
+    range: Pair | None = Field(None, description="lowest and highest value; `.inf` for no bound")
+    level: Annotated[Literal["rollout", "group", "batch"], _choice("rollout", "group", "batch")] = "rollout"
+    missing: Annotated[Literal["error", "ignore", "zero"], _choice("error", "ignore", "zero")] = "error"
+    outside: Annotated[Literal["error", "clip"], _choice("error", "clip")] = "error"
+    use: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shape(cls, value: Any) -> Any:
+        return _mapped(value)
+
+
+class Stage(_Part):
+    """One stage of a staged component: `add` counts once `when` and all before it hold."""
+
+    add: Expression
+    when: Expression | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shape(cls, value: Any) -> Any:
+        return {"add": value} if isinstance(value, Scalar) else _mapped(value)
+
+
+class Component(Measured):
+    """What is rewarded: measured, scored by a reward function, or derived (`expr`, `stages`)."""
+
+    expr: Expression | None = Field(None, description="the value, where it is derived")
+    stages: list[Stage] | None = Field(None, description="a list of stages, each with `add` and `when`")
+    squash: Annotated[Literal["sigmoid"], _choice("sigmoid")] | None = None
+    scale: Pair | None = Field(None, description="new lowest and highest value, affinely")
+    when: Expression | None = Field(None, description="the value counts only where this holds")
+    otherwise: Expression | None = Field(None, description="the value elsewhere, or `ignore`")
+    weight: Expression | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shape(cls, value: Any) -> Any:
+        if isinstance(value, Scalar) and (value.text or value.style):
+            return {"expr": value}
+        return _mapped(value)
+
+
+class Numerics(_Part):
+    """`eps` is added to every standard deviation; the divisor is the count less `ddof`."""
+
+    eps: Text | None = None
+    ddof: Text | None = None
+
+
+Signals = Annotated[dict[str, Measured], BeforeValidator(_mapped)]
+Components = Annotated[dict[str, Component], BeforeValidator(_mapped)]
+
+
+class Document(_Part):
+    """A reward spec."""
+
+    rewardspec: Text
+    name: Text | None = None
+    about: Text | None = None
+    source: Text | None = None
+    signals: Signals = {}
+    components: Components = {}
+    define: Expressions = {}
+    numerics: Numerics = Numerics()
+    keep: Expression | None = None
+    refill: Any = None
+    advantage: Expression | None = None
+    guarantees: Expressions = {}
+    condition: Any = None
+
+
+def read_document(source: Source, report: Report) -> tuple[Document, Mapping] | None:
+    """The document of a file and its nodes; None where it has no usable shape (reasons in `report`).
+
+    A part that is wrong is reported and left out, so that what stands beside it is still checked.
+    """
+    root = read_yaml(source, report)
+    if root is None:
+        return None
+    data = _plain(root)
+    for _ in range(100):  # each round drops what is wrong and tries the rest
+        try:
+            return Document.model_validate(data), root
+        except ValidationError as errors:
+            for error in errors.errors():
+                _report(error, root, report)
+            for error in errors.errors():
+                _drop(data, error["loc"])
+            if "rewardspec" not in data:
+                data["rewardspec"] = Scalar(Span(source, 0, 0), VERSION)
+    return None
+
+
+def _plain(node: Node) -> Any:
+    match node:
+        case Mapping():
+            return {key.text: _plain(value) for key, value in node.items}
+        case Sequence():
+            return [_plain(item) for item in node.items]
+    return node
+
+
+def _drop(data: Any, loc: tuple) -> None:
+    """Take what is wrong out of `data`: the deepest part of `loc` that can go without its parent."""
+    parents = [data]
+    for part in loc:
+        inner = parents[-1]
+        if isinstance(inner, dict) and part in inner:
+            parents.append(inner[part])
+        elif isinstance(inner, list) and isinstance(part, int) and part < len(inner):
+            parents.append(inner[part])
+        else:
+            break
+    depth = len(parents) - 1
+    if depth < len(loc) and depth > 0 and not isinstance(parents[depth], Scalar):
+        depth += loc[depth] == "add"  # a missing key: its parent goes
+    for at in range(min(depth, len(parents) - 1), 0, -1):
+        holder, part = parents[at - 1], loc[at - 1]
+        if isinstance(holder, dict):
+            del holder[part]
+            return
+        if at == 1 or not isinstance(parents[at - 2], dict):
+            continue
+    if depth == 0:
+        data.clear()
+
+
+def _report(error: ErrorDetails, root: Mapping, report: Report) -> None:
+    node, key = _place(root, error["loc"])
+    kind, name = error["type"], str(error["loc"][-1])
+    match kind:
+        case "extra_forbidden":
+            known = _known_keys(error["loc"])
+            report.error(
+                "unknown-key",
+                f"there is no key `{shorten(name)}` here",
+                key.span if key else node.span,
+                help=did_you_mean(name, known, f"the keys here are {', '.join(known)}"),
+            )
+        case "missing" if name == "rewardspec":
+            report.error(
+                "version", "the spec does not say which version of the language it is in", _start(root),
+                help="begin with `rewardspec: 1`",
+            )
+        case "missing":
+            report.error("missing-key", f"`{name}` is missing here", _start(node))
+        case "choice":
+            words = error["ctx"]["words"]
+            report.error(
+                "unknown-word",
+                f"`{error['ctx']['text']}` is none of {', '.join(f'`{w}`' for w in words)}",
+                node.span,
+                help=did_you_mean(error["ctx"]["text"], words),
+            )
+        case "list_type":
+            report.error("wrong-type", "a list belongs here, one `- ` a line", node.span)
+        case _:
+            report.error("wrong-type", error["msg"], node.span if node.span.text.strip() else key.span)
+
+
+def _start(node: Node) -> Span:
+    start = node.span.start
+    end = node.span.source.text.find("\n", start)
+    return node.span.source.span(start, min(end if end >= 0 else node.span.end, node.span.end))
+
+
+def _place(root: Mapping, loc: tuple) -> tuple[Node, Scalar | None]:
+    """The deepest node that `loc` names, and the key it stands under."""
+    node: Node = root
+    key = None
+    for part in loc:
+        if isinstance(node, Mapping) and isinstance(part, str) and node.get(part) is not None:
+            key, node = node.key(part), node.get(part)
+        elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
+            node = node.items[part]
+        else:
+            break
+    return node, key
+
+
+def _known_keys(loc: tuple) -> list[str]:
+    match loc:
+        case (_,):
+            model = Document
+        case ("signals", *_):
+            model = Measured
+        case ("components", _, "stages", *_):
+            model = Stage
+        case ("components", *_):
+            model = Component
+        case _:
+            model = Numerics
+    return list(model.model_fields)

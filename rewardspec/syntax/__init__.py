@@ -1,0 +1,1 @@
+"""Text and YAML to syntax trees."""

@@ -1,0 +1,119 @@
+"""Syntax trees of expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from rewardspec.source import Span
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """An expression and the text it was read from."""
+
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class Number(Expr):
+    value: Fraction | float  # a float only for infinity
+
+
+@dataclass(frozen=True, eq=False)
+class Name(Expr):
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Expr):
+    function: Name
+    arguments: tuple[Expr, ...]
+    keywords: tuple[tuple[Name, Expr], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Operation(Expr):
+    """An operator applied to its operands: `+ - * / **`, a comparison, `and or not`, `neg`."""
+
+    operator: str
+    operands: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class If(Expr):
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """The left side of a definition: `zscore(x, over=group)`, or a name alone."""
+
+    span: Span
+    name: str
+    parameters: tuple[tuple[str, Expr | None], ...] | None  # None: a value, not a function
+
+
+def precedence(expr: Expr) -> int:
+    match expr:
+        case If():
+            return 0
+        case Operation(operator=operator):
+            return _PRECEDENCE[operator]
+        case Number(value=value) if value < 0:
+            return _PRECEDENCE["neg"]
+        case _:
+            return 9
+
+
+_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg": 7, "**": 8}
+_PRECEDENCE |= {op: 4 for op in ("<", "<=", ">", ">=", "==", "!=")}
+
+
+def format_expr(expr: Expr) -> str:
+    """The expression as text with only the parentheses it needs; parsing it gives the same tree."""
+
+    def within(part: Expr, least: int) -> str:
+        text = format_expr(part)
+        return f"({text})" if precedence(part) < least else text
+
+    match expr:
+        case Number():
+            return format_number(expr.value)
+        case Name():
+            return expr.text
+        case Call():
+            parts = [format_expr(a) for a in expr.arguments]
+            parts += [f"{name.text}={format_expr(value)}" for name, value in expr.keywords]
+            return f"{expr.function.text}({', '.join(parts)})"
+        case If():
+            condition, then = within(expr.condition, 1), within(expr.then, 1)
+            return f"{then} if {condition} else {format_expr(expr.otherwise)}"
+        case Operation(operator="neg", operands=(x,)):
+            return f"-{within(x, 7)}"
+        case Operation(operator="not", operands=(x,)):
+            return f"not {within(x, 3)}"
+        case Operation(operator="**", operands=(x, y)):
+            return f"{within(x, 9)} ** {within(y, 7)}"
+        case Operation(operator=operator, operands=operands):
+            own = _PRECEDENCE[operator]
+            texts = [within(operands[0], own + (own == 4))] + [within(x, own + 1) for x in operands[1:]]
+            return f" {operator} ".join(texts)
+    raise AssertionError(f"no text for {expr!r}")
+
+
+def format_number(value: Fraction | float) -> str:
+    """A number as the language writes it: `0.5`, `1e-06`, `.inf`, `1 / 3`."""
+    if isinstance(value, float):
+        return ".inf" if value > 0 else "-.inf"
+    if value.denominator == 1 and abs(value.numerator) < 10**15:
+        return str(value.numerator)
+    try:
+        near = float(value)
+    except OverflowError:
+        return f"{value.numerator} / {value.denominator}"
+    if Fraction(repr(near)) == value:
+        return repr(near)
+    return f"{value.numerator} / {value.denominator}" if value.denominator < 10**6 else repr(near)

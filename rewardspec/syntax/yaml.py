@@ -1,0 +1,291 @@
+"""YAML text to nodes that know where they stand.
+
+Only the plain part of YAML is a spec: mappings, sequences and scalars, which stay text (`no` is a
+name, `1e-4` whatever our number parser says). Anchors, aliases, merge keys, tags and second
+documents are refused, so that no file can grow when it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ruamel.yaml import YAML
+from ruamel.yaml import events as yaml_events
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+
+from rewardspec.diagnostics import Label, Report, shorten
+from rewardspec.source import Source, Span
+
+LARGEST_FILE = 64 * 1024
+MOST_EVENTS = 10_000
+DEEPEST = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A piece of text. `style` is None (plain), `'`, `"`, `|` or `>`."""
+
+    span: Span
+    text: str
+    style: str | None = None
+    cut: bool = False  # a comma took its rest away; that is reported already
+
+    def slice(self) -> tuple[str, int] | None:
+        """The text as it stands in the file and its offset there; None if escapes make them differ."""
+        raw, start = self.span.text, self.span.start
+        if self.style is None:
+            return raw, start
+        if self.style in "|>":
+            header = raw.find("\n") + 1
+            return raw[header:], start + header
+        body = raw[1:-1]
+        escapes = "\\" in body if self.style == '"' else "''" in body
+        return None if escapes else (body, start + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    span: Span
+    items: tuple[Node, ...]
+    flow: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    span: Span
+    items: tuple[tuple[Scalar, Node], ...]
+    flow: bool = False
+
+    def key(self, name: str) -> Scalar | None:
+        return next((key for key, _ in self.items if key.text == name), None)
+
+    def get(self, name: str) -> Node | None:
+        return next((value for key, value in self.items if key.text == name), None)
+
+
+Node = Scalar | Sequence | Mapping
+
+
+class _Stop(Exception):
+    """Nothing more can be read; the reason is in the report."""
+
+
+def read_yaml(source: Source, report: Report) -> Mapping | None:
+    """The mapping a file holds, or None with the reasons in `report`."""
+    everything = source.span(0, min(len(source.text), 1))
+    if len(source.text) > LARGEST_FILE:
+        report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", everything)
+        return None
+    reader = _Reader(source, report)
+    try:
+        return reader.document()
+    except _Stop:
+        return None
+    except ReaderError as error:
+        at = error.position if isinstance(error.position, int) else 0
+        report.error("yaml", "a character that YAML does not allow", source.span(at, at + 1))
+    except MarkedYAMLError as error:
+        _explain(error, source, report)
+    except (YAMLError, ValueError, OverflowError) as error:
+        report.error("yaml", f"not YAML: {shorten(str(error), 80)}", everything)
+    return None
+
+
+@dataclass
+class _Reader:
+    source: Source
+    report: Report
+    count: int = 0
+    events: object = field(init=False)
+
+    def __post_init__(self):
+        self.events = YAML(typ="safe", pure=True).parse(self.source.text)
+
+    def next(self):
+        self.count += 1
+        if self.count > MOST_EVENTS:
+            self.stop("too-large", f"a spec of over {MOST_EVENTS} keys and values", self.here())
+        event = next(self.events)
+        if getattr(event, "anchor", None) is not None:
+            word = "an alias (`*`)" if isinstance(event, yaml_events.AliasEvent) else "an anchor (`&`)"
+            self.stop(
+                "yaml",
+                f"{word} is not allowed in a spec",
+                self.span(event),
+                help="an expression that begins with `*` or `&` needs quotes" if "alias" in word else "write it out",
+            )
+        tag = getattr(event, "tag", None)
+        if tag is not None and not isinstance(event, yaml_events.DocumentStartEvent):
+            self.stop("yaml", "a tag (`!`) is not allowed in a spec", self.span(event), help="write the value alone")
+        self.last = event
+        return event
+
+    def here(self) -> Span:
+        end = self.last.end_mark.index
+        return self.source.span(max(0, end - 1), end)
+
+    def span(self, event) -> Span:
+        start, end = event.start_mark.index, event.end_mark.index
+        return self.source.span(start, max(end, start + 1))
+
+    def stop(self, code: str, message: str, span: Span, help: str | None = None):
+        self.report.error(code, message, span, help=help)
+        raise _Stop
+
+    def document(self) -> Mapping | None:
+        self.last = None
+        event = next(self.events)  # the start of the stream
+        event = self.next()
+        if isinstance(event, yaml_events.StreamEndEvent):
+            self.stop("empty", "an empty spec", self.source.span(0, 1), help="begin with `rewardspec: 1`")
+        node = self.node(self.next(), 0)
+        self.next()  # the end of the document
+        event = self.next()
+        if not isinstance(event, yaml_events.StreamEndEvent):
+            self.stop("yaml", "a second document in one file", self.span(event), help="one spec a file")
+        if not isinstance(node, Mapping):
+            self.stop("wrong-type", "a spec is a mapping of keys to values", node.span, help="begin with `rewardspec: 1`")
+        return node
+
+    def node(self, event, depth: int) -> Node:
+        if depth > DEEPEST:
+            self.stop("too-deep", f"nested more than {DEEPEST} deep", self.span(event))
+        if isinstance(event, yaml_events.ScalarEvent):
+            return self.scalar(event)
+        start = event.start_mark.index
+        if isinstance(event, yaml_events.SequenceStartEvent):
+            items = []
+            while not isinstance(event := self.next(), yaml_events.SequenceEndEvent):
+                items.append(self.node(event, depth + 1))
+            return Sequence(self.between(start, event), self.whole(items, event), event_flow(self.source, start))
+        return self.mapping(event, depth)
+
+    def scalar(self, event) -> Scalar:
+        start, end = event.start_mark.index, event.end_mark.index
+        text = self.source.text[start:end]
+        if event.style not in ("|", ">"):
+            end = start + len(text.rstrip())
+        return Scalar(self.source.span(start, end), str(event.value), event.style or None)
+
+    def between(self, start: int, event) -> Span:
+        text = self.source.text[start : event.end_mark.index]
+        return self.source.span(start, start + max(1, len(text.rstrip())))
+
+    def mapping(self, event, depth: int) -> Mapping:
+        start = event.start_mark.index
+        flow = event_flow(self.source, start)
+        items: list[tuple[Scalar, Node]] = []
+        seen: dict[str, Scalar] = {}
+        cut = None
+        while not isinstance(event := self.next(), yaml_events.MappingEndEvent):
+            key = self.node(event, depth + 1)
+            value = self.node(self.next(), depth + 1)
+            if not isinstance(key, Scalar):
+                self.report.error("wrong-type", "a key must be a name", key.span)
+                continue
+            if flow and cut is None and items and _unclosed(items[-1][1]) and _is_empty(value):
+                cut = items[-1][1]
+            if cut is not None and _is_empty(value):  # the rest of an expression that a comma cut in two
+                self.comma(cut, key)
+                items[-1] = (items[-1][0], replace(cut, cut=True))
+                cut = None if _closes(key.text) else cut
+                continue
+            if key.text == "<<":
+                self.report.error("yaml", "a merge key is not allowed in a spec", key.span, help="write it out")
+            elif key.text in seen:
+                self.report.error(
+                    "duplicate-key",
+                    f"`{shorten(key.text)}` stands twice",
+                    key.span,
+                    labels=(Label(seen[key.text].span, "first here"),),
+                    help="keep one of them",
+                )
+            else:
+                seen[key.text] = key
+                items.append((key, value))
+        return Mapping(self.between(start, event), tuple(items), flow)
+
+    def whole(self, items: list[Node], event) -> tuple[Node, ...]:
+        """The items of a sequence, those that a comma cut out of one expression reported."""
+        kept: list[Node] = []
+        cut = None
+        for item in items:
+            if cut is not None and isinstance(item, Scalar):
+                self.comma(cut, item)
+                kept[-1] = replace(cut, cut=True)
+                cut = None if _closes(item.text) else cut
+                continue
+            if _unclosed(item):
+                cut = item
+            kept.append(item)
+        return tuple(kept)
+
+    def comma(self, cut: Scalar, rest: Scalar) -> None:
+        end = rest.span.end
+        if rest.text.count("(") >= rest.text.count(")"):
+            closing = self.source.text.find(")", end)
+            end = closing + 1 if 0 <= closing < end + 80 and "\n" not in self.source.text[end:closing] else end
+        whole = self.source.span(cut.span.start, end)
+        self.report.error(
+            "yaml-comma",
+            "YAML ends a value at a comma inside `{ }` and `[ ]`",
+            cut.span,
+            help=f'quote it: `"{shorten(whole.text, 60)}"`, or use the block form, one key a line',
+        )
+
+
+def event_flow(source: Source, start: int) -> bool:
+    return source.text[start : start + 1] in ("{", "[")
+
+
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.style is None and not node.text
+
+
+def _unclosed(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.style is None and node.text.count("(") > node.text.count(")")
+
+
+def _closes(text: str) -> bool:
+    return text.count(")") > text.count("(")
+
+
+def _explain(error: MarkedYAMLError, source: Source, report: Report) -> None:
+    mark = error.problem_mark or error.context_mark
+    at = min(mark.index if mark else 0, max(len(source.text) - 1, 0))
+    problem = (error.problem or error.context or "").strip()
+    line, column = source.line_column(at)
+    before = source.line(line)[: column - 1]
+    char = source.text[at : at + 1]
+    if char == "\t" or (not before.strip() and "\t" in before):
+        at -= 0 if char == "\t" else len(before) - before.index("\t")
+        message, help = "YAML does not allow a tab here", "indent with spaces"
+    elif "mapping values are not allowed" in problem:
+        message = "a second `:` on one line"
+        help = "quote a text that holds `: `; if it is a key, look at the indentation"
+    elif "found character" in problem and "cannot start any token" in problem:
+        message, help = f"YAML does not let a value begin with `{char}`", "quote it"
+    elif "expected <block end>" in problem or "did not find expected" in problem:
+        message, help = "this does not line up with what stands above it", "give keys of one level one indentation"
+    elif "undefined alias" in problem:
+        message, help = "an alias (`*`) is not allowed in a spec", "quote an expression that begins with `*`"
+    elif "flow" in (error.context or "") or "flow" in problem:
+        message, help = "a `{` or `[` is not closed, or a comma is missing", "close it, or use the block form"
+    elif "quoted scalar" in (error.context or ""):
+        message, help = "a quote is not closed", "close it, or leave the quotes out"
+    elif "could not find expected ':'" in problem:
+        message, help = "a key without `:`", "write `key: value`"
+    else:
+        message, help = f"not YAML: {shorten(problem, 80)}", None
+    report.error("yaml", message, source.span(at, at + 1), help=help)
+
+
+def comment_after(span: Span) -> Span | None:
+    """A comment that follows on the line where `span` ends: it may have swallowed half an expression."""
+    text, at = span.source.text, span.end
+    end = text.find("\n", at)
+    rest = text[at : end if end >= 0 else len(text)]
+    if rest.lstrip().startswith("#"):
+        return span.source.span(at + rest.index("#"), at + len(rest.rstrip()))
+    return None
