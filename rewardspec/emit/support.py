@@ -39,17 +39,24 @@ class Layout:
 
     def reduce(self, kernel, x, mask=None, **options):
         """`kernel` of every group: [..., size] -> [..., 1]. Rows outside `mask`, or NaN, take no part."""
-        masks = [None] * len(self.blocks) if mask is None else self.split(mask)
-        parts = [kernel(part, m, **options) for part, m in zip(self.split(x), masks, strict=True)]
+        parts = self._apply(kernel, x, mask, **options)
         return (parts[0] if self.dense else torch.cat([part.reshape(-1) for part in parts])).reshape(self.reduced)
 
     def map(self, kernel, x, mask=None, **options):
         """`kernel` of every group, [..., size] -> [..., size], with the shape and order of `x`."""
-        masks = [None] * len(self.blocks) if mask is None else self.split(mask)
-        parts = [kernel(part, m, **options) for part, m in zip(self.split(x), masks, strict=True)]
+        parts = self._apply(kernel, x, mask, **options)
         if self.dense:
             return parts[0].reshape(self.shape)
         return self.restore(torch.cat([part.reshape(-1) for part in parts])).reshape(self.shape)
+
+    def _apply(self, kernel, x, mask, summands=None, **options):
+        masks = [None] * len(self.blocks) if mask is None else self.split(mask)
+        parts = []
+        for i, (part, m) in enumerate(zip(self.split(x), masks, strict=True)):
+            if summands is not None:
+                options["summands"] = lambda i=i, shape=x.shape: self.split(summands().expand(shape))[i]
+            parts.append(kernel(part, m, **options))
+        return parts
 
     def restore(self, x):
         """Rows in `order` back where they were."""
@@ -177,7 +184,8 @@ class Batch:
         if symbols is not None:
             x = self._codes(name, x, symbols)
         elif not torch.is_tensor(x):
-            self.problems.append(f"column `{name}` holds {x[0]!r}: it should hold numbers")
+            wrong = next((v for v in x if isinstance(v, (str, bytes))), None)
+            self.problems.append(f"column `{name}` holds {wrong!r}: it should hold numbers")
             return None
         if level == "batch" and x.dim() == 0:
             x = x.reshape(1)
@@ -193,7 +201,7 @@ class Batch:
         x = x.to(self.dtype)
         if zero:
             x = torch.nan_to_num(x, nan=0.0, posinf=float("inf"), neginf=float("-inf"))
-        bad = None
+        measured, bad = x, None
         if symbols is None and x.numel():
             x, bad = _snap(x, values, self.kinds[name], clip) if values is not None else _bound(x, low, high, clip)
             gone = None if missing else torch.isnan(x)
@@ -202,7 +210,7 @@ class Batch:
             bad = torch.isnan(x)
         if bad is not None:
             expected = _expected(values, low, high)
-            self.checks.append((bad, lambda i: self._unwanted(name, columns_value(x, i), expected)))
+            self.checks.append((bad, lambda i: self._unwanted(name, measured, i, expected)))
         if level == "rollout":
             return x.reshape(self.groups.shape)
         return self._coarse(name, x, level)
@@ -237,8 +245,9 @@ class Batch:
         self.checks.append((differs, lambda i: f"column `{name}` differs within its group at {self.where(i)}: it is one value a group"))
         return first
 
-    def _unwanted(self, name, value, expected):
-        what = "missing" if value != value else value
+    def _unwanted(self, name, measured, row, expected):
+        value = float(measured[row if len(measured) > 1 else 0])
+        what = "missing" if value != value else f"{value:.6g}"
         return f"column `{name}` is {what} at {{where}}: it should be {expected}"
 
     # Shapes
@@ -327,10 +336,6 @@ class Batch:
         return advantage
 
 
-def columns_value(x, i):
-    return round(float(x.reshape(-1)[i if x.numel() > 1 else 0]), 6)
-
-
 def _as_tensor(x, name):
     """A 1-D tensor of a column; a list as it is where it holds names."""
     if torch.is_tensor(x):
@@ -395,11 +400,13 @@ def _snap(x, values, kind, clip):
 
     The result is None in place of a mask where every value is exactly a declared one.
     """
-    exact = x == values[0]
-    for value in values[1:8]:
-        exact |= x == value
-    if len(values) <= 8 and bool(exact.all()):
-        return x, None
+    if len(values) <= 4 and all(value == int(value) for value in values):
+        product = x - values[0]  # 0 at whole numbers declared, at least a fraction of one elsewhere
+        for value in values[1:]:
+            product *= x - value if value else x
+        least, most = torch.aminmax(product)
+        if bool((least == 0) & (most == 0)):
+            return x, None
     declared = torch.tensor(values, dtype=torch.float64, device=x.device)
     middles = (declared[1:] + declared[:-1]) / 2
     wide = x.double()
@@ -429,28 +436,62 @@ def _bound(x, low, high, clip):
 
 
 # Statistics --------------------------------------------------------------------------------------
-
-
-def first_of(x, mask):
-    """The first value of every group that counts, [..., 1]. Statistics start from it, so that a
-    group of equal values has spread 0 exactly and a large offset costs no digits."""
-    if mask is None:
-        return x[..., :1]
-    return torch.where(mask.any(-1, keepdim=True), x.gather(-1, mask.int().argmax(-1, keepdim=True)), 0.0)
+# Kernels take [groups, size] and give [groups, 1] or [groups, size]. They compute in float64 inside.
 
 
 def deviations(x, mask):
-    """x - mean in float64 (0 outside the mask), the first value, the mean less that, and the count."""
-    first = first_of(x, mask).double()
-    deviation = x.double() - first
+    """x - mean (0 outside the mask), the first value, the mean less that, and the count.
+
+    Starting from a value of the group makes a group of equal values 0 exactly, and costs no digits
+    where there is a large offset.
+    """
     if mask is None:
-        count = torch.tensor(float(x.shape[-1]), device=x.device)
+        first = x[..., :1].double()
+        deviation = x.double() - first
+        count = torch.tensor(float(x.shape[-1]), dtype=torch.float64, device=x.device)
         shift = deviation.mean(-1, keepdim=True) if x.shape[-1] else deviation.sum(-1, keepdim=True)
         return deviation - shift, first, shift, count
-    deviation = torch.where(mask, deviation, 0.0)
+    chosen = x.gather(-1, mask.int().argmax(-1, keepdim=True)) if x.shape[-1] else x.sum(-1, keepdim=True)
+    first = torch.where(mask.any(-1, keepdim=True), chosen, 0.0).double()
+    deviation = torch.where(mask, x.double() - first, 0.0)
     count = mask.sum(-1, keepdim=True).double()
     shift = deviation.sum(-1, keepdim=True) / count.clamp(min=1.0)
     return torch.where(mask, deviation - shift, 0.0), first, shift, count
+
+
+def spread_out(deviation, norm, count, dtype, size, bound=None):
+    """Which groups have spread, [..., 1]: max - min beyond 4 units in the last place of `size`.
+
+    norm: root of the summed squares of `deviation`. size: a function that gives the largest
+    magnitude that the values of each group were summed from, [..., 1]. bound: a number that it
+    surely does not exceed; where the norm alone tells, given that, nothing else is computed.
+    """
+    ulps = 4 * torch.finfo(dtype).eps
+    limit = ulps * (size() if bound is None else bound)
+    sure = norm > limit * count.sqrt() / 2  # the norm is at most sqrt(count) / 2 times max - min
+    unsure = (norm > 0) & ~sure
+    if bool(unsure.any()):
+        extent = deviation.amax(-1, keepdim=True) - deviation.amin(-1, keepdim=True)
+        sure = sure & ~unsure | unsure & (extent > ulps * size())
+    return sure & (count > 1)
+
+
+def spread_of(x, mask, ddof, summands=None, bound=None, centered=False):
+    """Deviations from the mean, the standard deviation, and which groups have any."""
+    if centered and mask is None:  # the mean is 0 by construction
+        deviation, first = x, x[..., :1]
+        count = torch.tensor(float(x.shape[-1]), dtype=torch.float64, device=x.device)
+    else:
+        deviation, first, _, count = deviations(x, mask)
+        if centered:
+            deviation = torch.where(mask, x.double(), 0.0)
+    norm = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True, dtype=torch.float64)
+    if summands is None:  # nothing was summed: without spread, all are as large as the first
+        size = first.double().abs
+    else:
+        size = lambda: summands().double().amax(-1, keepdim=True)  # noqa: E731
+    alive = spread_out(deviation, norm, count, x.dtype, size, None if bound is None else bound * count.sqrt())
+    return deviation, norm / (count - ddof).clamp(min=1.0).sqrt(), alive
 
 
 def group_mean(x, mask):
@@ -463,48 +504,76 @@ def group_sum(x, mask):
     return x.sum(-1, keepdim=True)
 
 
-def group_var(x, mask, ddof=1, summands=None):
-    deviation, first, _, count = deviations(x, mask)
-    variance = deviation.square().sum(-1, keepdim=True) / (count - ddof).clamp(min=1.0)
-    alive = spread_out(deviation, first, count, x.dtype, summands)
-    return torch.where(alive, variance, 0.0).to(x.dtype)
-
-
-def group_std(x, mask, ddof=1, summands=None):
-    deviation, first, _, count = deviations(x, mask)
-    std = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True) / (count - ddof).clamp(min=1.0).sqrt()
-    alive = spread_out(deviation, first, count, x.dtype, summands)
+def group_std(x, mask, ddof=1, summands=None, bound=None):
+    """Fewer than two values have no spread, at any divisor."""
+    _, std, alive = spread_of(x, mask, ddof, summands, bound)
     return torch.where(alive, std, 0.0).to(x.dtype)
 
 
-def spread_out(deviation, first, count, dtype, summands=None):
-    """Which groups have spread, [..., 1]: more than a few units in the last place of what was summed.
-
-    deviation: from the mean, 0 outside the mask. summands: the largest magnitude that each value was
-    summed from, like `deviation`; None where nothing was summed: then all values of a group without
-    spread are as large as its first.
-    """
-    size = first.abs() if summands is None else summands.double().amax(-1, keepdim=True)
-    extent = deviation.amax(-1, keepdim=True) - deviation.amin(-1, keepdim=True)
-    return (extent > 4 * torch.finfo(dtype).eps * size) & (extent > 0) & (count > 1)
+def group_var(x, mask, ddof=1, summands=None, bound=None):
+    _, std, alive = spread_of(x, mask, ddof, summands, bound)
+    return torch.where(alive, std.square(), 0.0).to(x.dtype)
 
 
-def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, summands=None):
-    """(x - mean) / (std + eps) within every group; exactly 0 where there is no spread.
+def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, summands=None, bound=None):
+    """(x - mean) / (std + eps); exactly 0 where there is no spread, and outside the mask.
 
     centered: the mean is 0 by construction and is not subtracted, so that zeros stay zeros.
     """
-    deviation, first, shift, count = deviations(x, mask)
-    std = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True) / (count - ddof).clamp(min=1.0).sqrt()
-    alive = spread_out(deviation, first, count, x.dtype, summands)
-    if centered:
-        deviation = x.double() if mask is None else torch.where(mask, x.double(), 0.0)
-    return torch.where(alive, deviation / (std + eps), 0.0).to(x.dtype)
+    deviation, std, alive = spread_of(x, mask, ddof, summands, bound, centered)
+    factor = torch.where(alive, 1.0 / (std + eps).clamp(min=1e-300), 0.0)
+    return (deviation * factor.to(deviation.dtype)).to(x.dtype)
 
 
-def group_center(x, mask, summands=None):
-    deviation, first, _, count = deviations(x, mask)
-    return torch.where(spread_out(deviation, first, count, x.dtype, summands), deviation, 0.0).to(x.dtype)
+def group_center(x, mask, summands=None, bound=None):
+    """x - mean; exactly 0 where there is no spread, and outside the mask."""
+    deviation, _, alive = spread_of(x, mask, 0, summands, bound)
+    return torch.where(alive, deviation, 0.0).to(x.dtype)
+
+
+def weighted_zscores(batch, values, weights, eps=0.0, ddof=1):
+    """The sum of weight * z-score over the components, all of them in one pass over the groups.
+
+    values: one for every rollout, of each component. weights: numbers, [] or one for every group.
+    """
+    shape = (-1,) + (1,) * (values[0].dim())
+    weights = [batch.groups.reduce(lambda w, _: w[..., :1], batch.full(batch.spread(w))) if torch.is_tensor(w) and w.dim() else w for w in weights]
+    parts = [batch.groups.split(x) for x in values]
+    result, start = [], 0
+    for block in zip(*parts, strict=True):
+        count = block[0].shape[0]
+        scaled = [w.reshape(-1, 1)[start : start + count].double() if torch.is_tensor(w) and w.dim() else w for w in weights]
+        result.append(_weighted_block(block, scaled, eps, ddof))
+        start += count
+    if batch.groups.dense:
+        return result[0]
+    return torch.cat([part.reshape(-1) for part in result])
+
+
+def _weighted_block(values, weights, eps, ddof):
+    """`weighted_zscores` of [P, G] values; so many groups at a time that they stay in the cache."""
+    groups, size = values[0].shape
+    dtype, device = values[0].dtype, values[0].device
+    result = torch.empty(groups, size, dtype=dtype, device=device)
+    step = max(1, 2**19 // max(1, len(values) * size)) if device.type == "cpu" else max(1, groups)
+    room = torch.empty(len(values), min(step, groups), size, dtype=torch.float64, device=device)
+    for start in range(0, groups, step):
+        stop = min(start + step, groups)
+        x = room[:, : stop - start]
+        for row, value in zip(x, values, strict=True):
+            row.copy_(value[start:stop])
+        first = x[..., :1].clone()
+        x -= first
+        x -= x.mean(-1, keepdim=True)
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        count = torch.tensor(float(size), dtype=torch.float64, device=device)
+        alive = spread_out(x, norm, count, dtype, first.abs)
+        factor = norm.div_(max(size - ddof, 1) ** 0.5).add_(eps).reciprocal_()
+        for row, weight in zip(factor, weights, strict=True):
+            row *= weight[start:stop] if torch.is_tensor(weight) and weight.dim() else weight
+        x *= torch.where(alive, factor, 0.0)
+        result[start:stop] = x.sum(0)
+    return result
 
 
 def group_min(x, mask):
@@ -563,6 +632,11 @@ def largest(*summands):
             tensor, number = (result, size) if torch.is_tensor(result) else (size, result)
             result = tensor.clamp(min=number) if torch.is_tensor(tensor) else max(tensor, number)
     return result
+
+
+def largest_zscores(batch, values, weights, eps=0.0, ddof=1):
+    """The largest magnitude among the weighted z-scores, value by value."""
+    return largest(*(weighted_zscores(batch, [x], [w], eps, ddof) for x, w in zip(values, weights, strict=True)))
 
 
 def add_present(terms):

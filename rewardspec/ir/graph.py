@@ -190,6 +190,11 @@ class Graph:
             return self.const(domain.constant, level)
         if name in ("std", "var") and x.domain.present().constant is not None:
             return self.const(0, level)
+        if name == "mean" and over is Level.BATCH and by is None and x.level is Level.ROLLOUT and where.level < Level.ROLLOUT:
+            from rewardspec.ir.patterns import sums_to_zero  # it looks for shapes in graphs, so it comes later
+
+            if sums_to_zero(self, x):
+                return self.const(0, level)
         args = (x, where) if by is None else (x, where, by)
         return self.node(name, args, (over, parameter), level, domain)
 
@@ -377,12 +382,17 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
         )
     if x.op in ELEMENTWISE or x.op == "spread":
         return any(missing_despite(a, known) for a in x.args)
+    if any(x in c.args for c in known if c.op == "present" or c.op in _COMPARISONS):
+        return False
     if x.op == "if":
         then, otherwise = x.args[1:]
         if conjuncts(x.args[0]) <= known:
             return missing_despite(then, known)
         return missing_despite(then, known) or missing_despite(otherwise, known)
-    return not any(c.op == "present" and c.args[0] is x for c in known)
+    return True
+
+
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})  # one that holds has both operands
 
 
 def _leaf(node: Node):

@@ -93,14 +93,14 @@ def _product(a: Domain, b: Domain) -> Domain:
 
 
 def _quotient(a: Domain, b: Domain) -> Domain:
-    if 0 in b or (b.lo < 0 < b.hi):
+    """Where a / b lies, where it is defined: the end 0 of a divisor counts as open."""
+    if b.lo < 0 < b.hi or b.constant == 0:
         return ANY
-    ends = [Fraction(0) if math.isinf(x) else (None if x == 0 else 1 / Fraction(x)) for x in (b.hi, b.lo)]
-    if b.lo >= 0:
-        inverse = interval(ends[0], inf if ends[1] is None else ends[1], lo_open=ends[0] == 0)
-    else:
-        inverse = interval(-inf if ends[0] is None else ends[0], ends[1], hi_open=ends[1] == 0)
-    return _product(a, inverse)
+    far, near = (b.hi, b.lo) if b.lo >= 0 else (b.lo, b.hi)
+    least = Fraction(0) if math.isinf(far) else 1 / Fraction(far)
+    most: Bound = (inf if b.lo >= 0 else -inf) if near == 0 else 1 / Fraction(near)
+    ends = sorted((least, most))
+    return _product(a, interval(*ends, lo_open=ends[0] == 0, hi_open=ends[1] == 0))
 
 
 def _power_domain(a: Domain, b: Domain) -> Domain:

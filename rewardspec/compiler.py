@@ -1,0 +1,142 @@
+"""The way of a spec, on one screen: text, declarations, program, source, function."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import linecache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+
+from rewardspec._version import __version__
+from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
+from rewardspec.ir.lower import Program, lower
+from rewardspec.source import Source
+from rewardspec.spec.declarations import Declarations, read_declarations
+from rewardspec.spec.document import Document
+from rewardspec.syntax.yaml import LARGEST_FILE
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """A spec that has been read and found right. `diagnostics` holds the warnings."""
+
+    source: Source = field(repr=False)
+    declarations: Declarations = field(repr=False)
+    program: Program = field(repr=False)
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def document(self) -> Document:
+        return self.declarations.document
+
+    @property
+    def name(self) -> str:
+        """What the spec calls itself, or its file."""
+        given = self.document.name
+        return given.text if given is not None and given.text else Path(self.source.name).stem
+
+    @property
+    def about(self) -> str:
+        return "\n".join(part.text for part in (self.document.about, self.document.source) if part is not None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the compiled function reads."""
+        return tuple(self.program.columns)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        return tuple(component.name for component in self.program.components)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that two specs share only if they compile to the same program text."""
+        return hashlib.sha256("\n".join(map(repr, self.program.graph.nodes)).encode()).hexdigest()[:12]
+
+    @cached_property
+    def python(self) -> str:
+        """The source of the compiled module."""
+        from rewardspec.emit.emitter import emit_module
+
+        return emit_module(self.program, self.name, self.about, self.fingerprint, __version__)
+
+
+def check(source: Source, constants: Mapping[str, str] = {}) -> tuple[Spec | None, Report]:
+    """A spec, None if anything is wrong with it, and everything there is to say about it."""
+    report = Report()
+    declared = read_declarations(source, report, constants)
+    program = lower(declared, report) if declared is not None else None
+    if declared is None or program is None or report.failed:
+        return None, report
+    return Spec(source, declared, program, tuple(report.sorted())), report
+
+
+def loads(text: str, name: str = "<spec>", *, constants: Mapping[str, object] = {}) -> Spec:
+    """The spec in a text.
+
+    constants: values for names of `define:`, in place of what the spec says.
+    Raises SpecError with everything that is wrong with it.
+    """
+    spec, report = check(Source(name, text), {key: str(value) for key, value in constants.items()})
+    if spec is None:
+        raise SpecError(report.sorted())
+    return spec
+
+
+def load(path: str | PathLike, *, constants: Mapping[str, object] = {}) -> Spec:
+    """The spec in a file. Raises SpecError with everything that is wrong with it, OSError if it cannot be read."""
+    source, report = read_file(path)
+    if source is None:
+        raise SpecError(report.sorted())
+    return loads(source.text, source.name, constants=constants)
+
+
+def read_file(path: str | PathLike) -> tuple[Source | None, Report]:
+    """The text of a file; None where it is too large or not UTF-8."""
+    report = Report()
+    with open(path, "rb") as file:
+        data = file.read(LARGEST_FILE * 4 + 1)
+    name = str(path)
+    if len(data) > LARGEST_FILE * 4:
+        report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", Source(name, "").span(0, 0))
+        return None, report
+    try:
+        return Source(name, data.decode("utf-8-sig").replace("\r\n", "\n")), report
+    except UnicodeDecodeError as error:
+        before = Source(name, data[: error.start].decode("utf-8", "replace"))
+        at = len(before.text)
+        report.error("encoding", "the file is not UTF-8 text", before.span(at, at), help="save it as UTF-8")
+        return None, report
+
+
+def compile(spec: Spec | str | PathLike, *, dialect: str | None = None) -> Callable:
+    """The advantage function of a spec or of a file: `fn(columns, groups, *, step, total_steps, seed)`.
+
+    Its `source` is the text it was loaded from, `spec` the spec. It returns a `Result`: advantages [N],
+    rewards, shares, weights, kept and `metrics()`. It raises RolloutError (a ValueError), which names
+    column, rollout and group, for rollouts that it cannot be computed on.
+
+    dialect: reserved for a trainer's own numerical conventions; this version knows none.
+    """
+    if dialect is not None:
+        raise ValueError(f"dialect {shorten(str(dialect))!r} is not known; this version has none")
+    if not isinstance(spec, Spec):
+        spec = load(spec)
+    module = load_module(spec.python, f"<rewardspec {spec.name} {spec.fingerprint}>")
+    function = module.advantages
+    function.source, function.spec, function.RolloutError = spec.python, spec, module.RolloutError
+    return function
+
+
+def load_module(source: str, filename: str) -> ModuleType:
+    """A module from its source, with lines that tracebacks and debuggers can show."""
+    module = ModuleType("rewardspec_compiled")
+    module.__file__ = filename
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(builtins.compile(source, filename, "exec"), module.__dict__)
+    return module
