@@ -14,10 +14,12 @@ from types import ModuleType
 
 from rewardspec._version import __version__
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
+from rewardspec.ir.graph import canonical
 from rewardspec.ir.lower import Program, lower
 from rewardspec.source import Source
 from rewardspec.spec.declarations import Declarations, read_declarations
 from rewardspec.spec.document import Document
+from rewardspec.syntax.expression import parse_expression
 from rewardspec.syntax.yaml import LARGEST_FILE
 
 
@@ -55,8 +57,12 @@ class Spec:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that two specs share only if they compile to the same program text."""
-        return hashlib.sha256("\n".join(map(repr, self.program.graph.nodes)).encode()).hexdigest()[:12]
+        """Twelve hexadecimal digits of what the spec means: texts that come down to the same values share them."""
+        program = self.program
+        roots = [program.advantage, *(n for c in program.components for n in (c.shaped, c.weight))]
+        names = ",".join(self.components)
+        text = f"{names}\n{program.eps}\n{canonical(roots)}"
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @cached_property
     def python(self) -> str:
@@ -66,34 +72,47 @@ class Spec:
         return emit_module(self.program, self.name, self.about, self.fingerprint, __version__)
 
 
-def check(source: Source, constants: Mapping[str, str] = {}) -> tuple[Spec | None, Report]:
-    """A spec, None if anything is wrong with it, and everything there is to say about it."""
+def check(
+    source: Source, constants: Mapping[str, str] = {}, advantage: str | None = None
+) -> tuple[Spec | None, Report]:
+    """A spec, None if anything is wrong with it, and everything there is to say about it.
+
+    constants: texts for names of `define:`. advantage: an expression in place of the spec's own.
+    """
     report = Report()
     declared = read_declarations(source, report, constants)
+    if declared is not None and advantage is not None:
+        other = Source("--advantage", advantage)
+        declared.advantage = parse_expression(advantage, other.span, report)
     program = lower(declared, report) if declared is not None else None
     if declared is None or program is None or report.failed:
         return None, report
     return Spec(source, declared, program, tuple(report.sorted())), report
 
 
-def loads(text: str, name: str = "<spec>", *, constants: Mapping[str, object] = {}) -> Spec:
+def loads(
+    text: str, name: str = "<spec>", *, constants: Mapping[str, object] = {}, advantage: str | None = None
+) -> Spec:
     """The spec in a text.
 
     constants: values for names of `define:`, in place of what the spec says.
+    advantage: an expression in place of the spec's own: the same rewards under another scheme.
     Raises SpecError with everything that is wrong with it.
     """
-    spec, report = check(Source(name, text), {key: str(value) for key, value in constants.items()})
+    spec, report = check(Source(name, text), {key: str(value) for key, value in constants.items()}, advantage)
     if spec is None:
         raise SpecError(report.sorted())
     return spec
 
 
-def load(path: str | PathLike, *, constants: Mapping[str, object] = {}) -> Spec:
-    """The spec in a file. Raises SpecError with everything that is wrong with it, OSError if it cannot be read."""
+def load(
+    path: str | PathLike, *, constants: Mapping[str, object] = {}, advantage: str | None = None
+) -> Spec:
+    """The spec in a file, as `loads` reads it. Raises SpecError, or OSError where the file cannot be read."""
     source, report = read_file(path)
     if source is None:
         raise SpecError(report.sorted())
-    return loads(source.text, source.name, constants=constants)
+    return loads(source.text, source.name, constants=constants, advantage=advantage)
 
 
 def read_file(path: str | PathLike) -> tuple[Source | None, Report]:

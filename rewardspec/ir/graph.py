@@ -7,7 +7,7 @@ The components axis is unrolled before this point: a bundle is a tuple of nodes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -16,7 +16,7 @@ from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain, elementw
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Span
-from rewardspec.types import ANY, CONDITION, NOTHING, Bound, Domain, Level, finite, interval
+from rewardspec.types import CONDITION, NOTHING, Bound, Domain, Level, finite, interval
 
 MOST_NODES = 10_000
 MOST_STATES = 512  # joint states of a node's inputs that are tried to find its set of values
@@ -430,10 +430,10 @@ def evaluate(node: Node, values: list):
     return elementwise_exact(op, tuple(values))
 
 
-def walk(roots: list[Node]) -> list[Node]:
-    """Every node the roots depend on, arguments before their users."""
+def walk(roots: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
+    """Every node the roots depend on, arguments before their users; nothing below the `known` ones."""
     order: list[Node] = []
-    seen: set[Node] = set()
+    seen: set[Node] = set(known)
     stack: list[tuple[Node, Iterator[Node]]] = []
     for root in roots:
         if root in seen:
@@ -453,4 +453,12 @@ def walk(roots: list[Node]) -> list[Node]:
     return order
 
 
-__all__ = ["ANY", "Graph", "Node", "TooLarge", "evaluate", "is_elementwise", "walk"]
+def canonical(roots: list[Node]) -> str:
+    """The roots and all they depend on as text, the same for equal values wherever they were made."""
+    number: dict[Node, int] = {}
+    lines = []
+    for node in walk(roots):
+        number[node] = len(number)
+        parts = [node.op, *map(str, node.attributes), str(node.level), str(node.domain)]
+        lines.append(" ".join([*parts, *(f"%{number[a]}" for a in node.args)]))
+    return "\n".join([*lines, *(f"%{number[root]}" for root in roots)])

@@ -18,7 +18,7 @@ from rewardspec.ops.functions import FUNCTIONS, ONE_VALUE, TAKES_CONDITIONS, Fun
 from rewardspec.source import Span
 from rewardspec.spec.declarations import AXES, GIVEN, Column, Declarations, Definition, prelude
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, format_number
-from rewardspec.types import ANY, Domain, Level, finite, interval
+from rewardspec.types import Level, finite, interval
 
 DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
 MOST_STEPS = 50_000
@@ -925,6 +925,3 @@ def _fold(make: Callable[[Node, Node], Node], nodes) -> Node:
     for node in nodes[1:]:
         result = make(result, node)
     return result
-
-
-__all__ = ["ANY", "ComponentValue", "Domain", "Program", "lower"]

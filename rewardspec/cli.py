@@ -1,0 +1,259 @@
+"""The commands. Each parses its options and calls one function.
+
+Exit status: 0 clean, 1 errors in a spec, 2 misuse of the command.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from rewardspec._version import __version__
+from rewardspec.compiler import Spec, check as check_source, read_file
+from rewardspec.diagnostics import Diagnostic
+
+app = typer.Typer(
+    help="Reward specs: read, checked, compiled to one torch advantage function.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Files = Annotated[list[Path], typer.Argument(help="Spec files (YAML).", show_default=False)]
+File = Annotated[Path, typer.Argument(help="A spec file (YAML).", show_default=False)]
+Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set a constant of `define:`.")]
+
+
+def main() -> None:
+    """Entry point of the `rewardspec` command."""
+    try:
+        app()
+    except BrokenPipeError:  # `| head`: whoever read us has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _misuse(message: str) -> NoReturn:
+    typer.echo(f"rewardspec: {message}", err=True)
+    raise typer.Exit(2)
+
+
+def _constants(settings: list[str]) -> dict[str, str]:
+    found = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            _misuse(f"--set takes NAME=VALUE, not {setting!r}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _read(path: Path, constants: dict[str, str]) -> tuple[Spec | None, list[Diagnostic]]:
+    try:
+        source, report = read_file(path)
+    except OSError as error:
+        _misuse(f"cannot read {path}: {error.strerror or error}")
+    if source is None:
+        return None, report.sorted()
+    spec, report = check_source(source, constants)
+    return spec, report.sorted()
+
+
+def _load(path: Path, settings: list[str]) -> Spec:
+    """The spec of a file; its diagnostics go to stderr, and errors end the command."""
+    spec, diagnostics = _read(path, _constants(settings))
+    for diagnostic in diagnostics:
+        typer.echo(diagnostic.render() + "\n", err=True)
+    if spec is None:
+        raise typer.Exit(1)
+    return spec
+
+
+def _expand(paths: list[Path]) -> list[Path]:
+    """Folders as the spec files in them; the prelude is no spec."""
+    found = []
+    for path in paths:
+        if path.is_dir():
+            found += sorted(p for p in path.rglob("*.y*ml") if p.name != "prelude.yaml")
+        else:
+            found.append(path)
+    if not found:
+        _misuse("no spec files there")
+    return found
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        typer.echo(f"rewardspec {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def check(
+    files: Files,
+    format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Say everything that is wrong with specs, before anything runs."""
+    if format not in ("text", "json"):
+        _misuse(f"--format is text or json, not {format!r}")
+    constants = _constants(set_)
+    found: list[Diagnostic] = []
+    broken = 0
+    paths = _expand(files)
+    for path in paths:
+        spec, diagnostics = _read(path, constants)
+        found += diagnostics
+        broken += spec is None
+    if format == "json":
+        typer.echo(json.dumps([d.to_json() for d in found], indent=2))
+    else:
+        for diagnostic in found:
+            typer.echo(diagnostic.render() + "\n")
+        errors = sum(d.severity == "error" for d in found)
+        warnings = len(found) - errors
+        files_word = f"{len(paths)} spec" + "s" * (len(paths) != 1)
+        typer.echo(f"{files_word} checked: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}")
+    raise typer.Exit(1 if broken else 0)
+
+
+@app.command("compile")
+def compile_(
+    file: File,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the module here.", show_default=False)] = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Print or write a spec as a Python module that needs only torch."""
+    source = _load(file, set_).python
+    if output is None:
+        typer.echo(source, nl=False)
+        return
+    try:
+        output.write_text(source, encoding="utf-8")
+    except OSError as error:
+        _misuse(f"cannot write {output}: {error.strerror or error}")
+    typer.echo(f"wrote {output}", err=True)
+
+
+@app.command()
+def explain(file: File, set_: Set = []) -> None:  # noqa: B006
+    """Show what a spec comes down to: its expressions, its graph, every value's level and domain."""
+    from rewardspec.analysis.explain import explain as explain_spec
+
+    spec = _load(file, set_)
+    found = explain_spec(spec)
+    out = _console()
+    out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
+    if spec.about:
+        out.print(spec.about, markup=False, highlight=False)
+    _table(out, "Columns", ("name", "level", "domain", "missing"), found.columns)
+    _table(out, "Components", ("name", "value", "weight"), found.components)
+    _table(out, "Expressions", ("name", "meaning"), found.definitions)
+    if found.guarantees:
+        _table(out, "Guarantees", ("name", "must hold"), found.guarantees)
+    _table(out, "Values", ("", "name", "operation", "level", "domain"), found.values)
+
+
+@app.command()
+def simulate(
+    files: Files,
+    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2,4,8",
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    scheme: Annotated[
+        list[str], typer.Option("--advantage", help="Count under this scheme in place of the spec's own; can be repeated.")
+    ] = [],  # noqa: B006
+    step: Annotated[int, typer.Option(help="The training step that schedules are read at.", min=0)] = 0,
+    total_steps: Annotated[int, typer.Option(help="The length of training.", min=1)] = 1,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Count the distinct advantage groups that a spec can tell apart, beside its reward groups."""
+    from rewardspec.analysis.simulate import count_groups
+
+    if format not in ("table", "json"):
+        _misuse(f"--format is table or json, not {format!r}")
+    sizes = _sizes(group_sizes)
+    given = {
+        "step": Fraction(step),
+        "total_steps": Fraction(total_steps),
+        "progress": min(Fraction(step, total_steps), Fraction(1)),
+    }
+    rows, files_of = [], []
+    for path in _expand(files):
+        for label, spec in _under(_load(path, set_), scheme):
+            rows += [count_groups(spec.program, label, size, given) for size in sizes]
+            files_of += [str(path)] * len(sizes)
+    if format == "json":
+        found = [row.to_json() | {"file": file} for row, file in zip(rows, files_of, strict=True)]
+        typer.echo(json.dumps({"rows": found}, indent=2))
+        return
+    shown = [
+        (row.spec, str(row.group_size), _count(row.reward_groups, row.exact), _count(row.advantage_groups, row.exact), f"{row.advantage_groups / row.reward_groups:.0%}")
+        for row in rows
+    ]
+    _table(_console(), None, ("spec", "group size", "reward groups", "advantage groups", "kept apart"), shown)
+    if not all(row.exact for row in rows):
+        typer.echo(">= : at least so many; not every case was tried, or not every value is exact")
+
+
+def _count(number: int, exact: bool) -> str:
+    return f"{number:,}" if exact else f">= {number:,}"
+
+
+def _under(spec: Spec, schemes: list[str]) -> list[tuple[str, Spec]]:
+    """The spec as it is, or once under each of the schemes."""
+    if not schemes:
+        return [(spec.name, spec)]
+    found = []
+    for scheme in schemes:
+        other, report = check_source(spec.source, advantage=scheme)
+        if other is None:
+            for diagnostic in report.sorted():
+                typer.echo(diagnostic.render() + "\n", err=True)
+            raise typer.Exit(1)
+        found.append((f"{spec.name}: {scheme}", other))
+    return found
+
+
+def _sizes(text: str) -> list[int]:
+    sizes: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        try:
+            sizes += range(int(first), int(last) + 1) if dots else [int(first)]
+        except ValueError:
+            _misuse(f"group sizes are written `2,4,8` or `2..8`, not {text!r}")
+    if not sizes or min(sizes) < 1 or max(sizes) > 64:
+        _misuse("group sizes go from 1 to 64")
+    return sizes
+
+
+def _console():
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 200
+    return Console(width=width, soft_wrap=False)
+
+
+def _table(console, title: str | None, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, box=SIMPLE, title_justify="left", title_style="bold", pad_edge=False)
+    for head in heads:
+        numeric = rows and all(row[heads.index(head)][:1].isdigit() or row[heads.index(head)][:2] == ">=" for row in rows)
+        table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
