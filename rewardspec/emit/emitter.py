@@ -70,7 +70,7 @@ class _Emitter:
         self.indent = "    "
         self.emitted: dict[Key, tuple[str, int]] = {}  # source and its precedence
         self.taken = set(keyword.kwlist) | set(keyword.softkwlist) | support_names() | {
-            "batch", "columns", "groups", "step", "total_steps", "seed", "shares", "advantages", "torch", "EPS", "COLUMNS", "NAN",
+            "batch", "columns", "groups", "step", "total_steps", "seed", "shares", "advantages", "torch", "EPS", "COLUMNS", "math",
         }  # fmt: skip
         self.taken |= set(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
         self.uses: dict[Key, int] = {}
@@ -384,9 +384,9 @@ class _Emitter:
             case "pi":
                 return repr(float(PI))
             case "group_size":
-                return "batch.full_groups(batch.group_size)"
+                return "batch.group_sizes().to(batch.dtype)"
             case "batch_size":
-                return "batch.batch_size"
+                return "batch.value(float(batch.n))"
         return f'batch.given("{name}", {"None" if name == "progress" else name})'
 
     def elementwise(self, node: Node) -> tuple[str, int]:

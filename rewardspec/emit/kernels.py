@@ -18,7 +18,7 @@ def _parts() -> tuple[str, dict[str, tuple[str, frozenset[str]]]]:
             source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             names = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
             parts[node.name] = (source, names)
-    return "import torch", parts
+    return "import math\n\nimport torch", parts
 
 
 def support_names() -> set[str]:

@@ -8,6 +8,8 @@ Values of a batch have one of three shapes. One for every rollout: [P, G] where 
 where dense, else [P]. One for the batch: [].
 """
 
+import math
+
 import torch
 
 
@@ -113,122 +115,141 @@ class Batch:
 
     def __init__(self, columns, groups, needed, step=None, total_steps=None):
         self.problems, self.checks = [], []
-        given = {}
-        for name, _ in needed:
-            if name in columns:
-                given[name] = _as_tensor(columns[name], name)
-        self._refuse_missing(columns, [name for name, _ in needed])
-        devices = {x.device for x in given.values() if torch.is_tensor(x)}
-        devices |= {groups.device} if torch.is_tensor(groups) else set()
-        self.device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
-        kinds = {x.dtype for x in given.values() if torch.is_tensor(x)}
-        self.dtype = torch.float64 if torch.float64 in kinds else torch.float32
-        self.kinds = {name: x.dtype for name, x in given.items() if torch.is_tensor(x)}
         self.step, self.total_steps = step, total_steps
+        absent = [name for name, _ in needed if name not in columns]
+        if absent:
+            found = ", ".join(f"`{name}`" for name in columns) or "none"
+            lines = [f"column `{name}` is missing" for name in absent]
+            raise RolloutError("\n".join([*lines, f"the columns given are {found}"]))
+        given = {name: _as_tensor(columns[name], name) for name, _ in needed}
+        self.kinds = {name: x.dtype for name, x in given.items() if isinstance(x, torch.Tensor)}
+        self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
+        devices = {x.device for x in (*given.values(), groups) if isinstance(x, torch.Tensor)}
+        self.device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
         self._lay_out(groups, {name: given[name] for name, options in needed if options.get("level") != "batch"})
-        self.values = {name: self._read(name, given[name], **options) for name, options in needed}
+        self._read(given, needed)
         self._raise()
 
     def __getitem__(self, name):
         return self.values[name]
 
-    def _refuse_missing(self, columns, names):
-        absent = [name for name in names if name not in columns]
-        if absent:
-            found = ", ".join(f"`{name}`" for name in columns) or "none"
-            raise RolloutError(
-                "\n".join(f"column `{name}` is missing" for name in absent) + f"\nthe columns given are {found}"
-            )
-
     def _lay_out(self, groups, columns):
-        lengths = {name: len(x) for name, x in columns.items() if not torch.is_tensor(x) or x.dim()}
+        lengths = {name: len(x) for name, x in columns.items() if not isinstance(x, torch.Tensor) or x.dim()}
         if isinstance(groups, int) and not isinstance(groups, bool):
-            n = max(lengths.values(), default=0)
+            n, ids, self.labels = max(lengths.values(), default=0), None, None
             if groups < 1:
                 raise RolloutError(f"a group size of {groups}: it is at least 1")
-            if n % groups:
-                raise RolloutError(f"{n} rollouts do not divide into groups of {groups}")
-            ids, self.labels = None, None
         else:
             ids, self.labels = _group_ids(groups)
             n = len(ids)
         for name, length in lengths.items():
             if length != n:
-                what = "rollouts" if ids is None else "group ids"
-                raise RolloutError(f"column `{name}` has {length} values for {n} {what}")
+                raise RolloutError(f"column `{name}` has {length} values for {n} {'rollouts' if ids is None else 'group ids'}")
+        if ids is None and n % groups:
+            raise RolloutError(f"{n} rollouts do not divide into groups of {groups}")
         self.n = n
         size = groups if ids is None else _dense_size(ids)
         if size:
             count = n // size
             self.groups = Layout((count, size), [(0, count, size)], (count, 1))
-            self.first = torch.arange(count, device=self.device) * size
-            self.rollouts = Layout((count, size), [(0, 1, n)], ())
-            self.order = None
-            self.group_of = None
-            self.group_size = torch.tensor(float(size), dtype=self.dtype, device=self.device)
+            self.order, self.group_of = None, None
         else:
-            sorting = sorted_layout(ids.to(self.device))
-            self.order, self.first = sorting.order, sorting.first
-            count = len(self.first)
-            self.groups = Layout((n,), sorting.blocks, (count,))
-            self.rollouts = Layout((n,), [(0, 1, n)], ())
-            sizes = torch.cat([torch.full((c,), size) for _, c, size in sorting.blocks]).to(self.device)
-            self.group_of = torch.arange(count, device=self.device).repeat_interleave(sizes)
-            self.group_size = sizes.to(self.dtype)
+            self.groups = sorted_layout(ids.to(self.device))
+            self.order, count = self.groups.order, self.groups.reduced[0]
+            self.groups.order = None  # columns are brought into order once, as they are read
+            self.group_of = torch.arange(count, device=self.device).repeat_interleave(self.group_sizes())
+        self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
         self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
-        self.batch_size = torch.tensor(float(n), dtype=self.dtype, device=self.device)
+
+    def group_sizes(self):
+        """How many rollouts each group has."""
+        sizes = [torch.full((count,), size, device=self.device) for _, count, size in self.groups.blocks]
+        return torch.cat(sizes).reshape(self.groups.reduced) if sizes else torch.zeros(0, dtype=torch.long)
 
     # Reading columns
 
-    def _read(self, name, x, values=None, low=None, high=None, symbols=None, level="rollout", missing=False, zero=False, clip=False):
-        if symbols is not None:
-            x = self._codes(name, x, symbols)
-        elif not torch.is_tensor(x):
+    def _read(self, given, needed):
+        """`values`: every column checked, with the shape of its level.
+
+        A look at the extremes of each column, all of them fetched together, tells whether it is as
+        declared; only where one is not, its values are looked at one by one.
+        """
+        self.values = {}
+        ready = [(name, self._prepared(name, given[name], options), options) for name, options in needed]
+        alike = []  # short columns declared alike are looked at together
+        for name, x, options in ready:
+            if x is not None and x.numel():
+                same = next((found for found in alike if found[0] == options and found[1][0].shape == x.shape), None)
+                if same is None or x.numel() > 2**15:
+                    alike.append((options, [x], [name]))
+                else:
+                    same[1].append(x)
+                    same[2].append(name)
+        probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in alike]
+        extremes = torch.stack([end for ends, _ in probed for end in ends]).tolist() if probed else []
+        suspect = set()
+        for i, (_, (low, high)) in enumerate(probed):
+            least, most = extremes[2 * i : 2 * i + 2]
+            if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
+                suspect.update(alike[i][2])
+        for name, x, options in ready:
+            if x is None:
+                continue
+            if name in suspect:
+                x = self._repaired(name, x, **options)
+            level = options.get("level", "rollout")
+            self.values[name] = x.reshape(self.groups.shape) if level == "rollout" else self._coarse(name, x, level)
+
+    def _prepared(self, name, x, options):
+        """A column in its order and type, missing values replaced where 0 stands for them."""
+        if "symbols" in options:
+            x = self._codes(name, x, options["symbols"])
+        elif not isinstance(x, torch.Tensor):
             wrong = next((v for v in x if isinstance(v, (str, bytes))), None)
             self.problems.append(f"column `{name}` holds {wrong!r}: it should hold numbers")
             return None
-        if level == "batch" and x.dim() == 0:
-            x = x.reshape(1)
-        elif level == "batch" and len(x) != self.n:
-            self.problems.append(f"column `{name}` has {len(x)} values: it is one for the batch")
-            return None
-        elif x.dim() != 1:
+        batch_level = options.get("level") == "batch"
+        x = x.reshape(1) if batch_level and x.dim() == 0 else x
+        if x.dim() != 1:
             self.problems.append(f"column `{name}` has shape {tuple(x.shape)}: one value for each rollout is wanted")
             return None
-        x = x.to(self.device)
-        if len(x) == self.n and self.order is not None:
+        if batch_level and len(x) not in (1, self.n):
+            self.problems.append(f"column `{name}` has {len(x)} values: it is one for the batch")
+            return None
+        if x.dtype is not self.dtype or x.device != self.device:
+            x = x.to(self.device, self.dtype)
+        if self.order is not None and len(x) == self.n:
             x = x[self.order]
-        x = x.to(self.dtype)
-        if zero:
-            x = torch.nan_to_num(x, nan=0.0, posinf=float("inf"), neginf=float("-inf"))
-        measured, bad = x, None
-        if symbols is None and x.numel():
-            x, bad = _snap(x, values, self.kinds[name], clip) if values is not None else _bound(x, low, high, clip)
-            gone = None if missing else torch.isnan(x)
-            bad = bad if gone is None else bad | gone if bad is not None else gone
-        elif symbols is not None and not missing:
-            bad = torch.isnan(x)
-        if bad is not None:
-            expected = _expected(values, low, high)
-            self.checks.append((bad, lambda i: self._unwanted(name, measured, i, expected)))
-        if level == "rollout":
-            return x.reshape(self.groups.shape)
-        return self._coarse(name, x, level)
+        if options.get("zero"):
+            x = torch.where(torch.isnan(x), 0.0, x)
+        return x
+
+    def _repaired(self, name, x, values=None, low=None, high=None, symbols=None, missing=False, clip=False, **_):
+        """A column that is not plainly as declared: snapped or clipped, what is wrong with it noted."""
+        measured = x
+        if symbols is not None:
+            bad = torch.zeros_like(x, dtype=torch.bool)
+        elif values is not None:
+            x, bad = _snap(x, values, self.kinds[name], clip)
+        else:
+            x, bad = _bound(x, low, high, clip)
+        if not missing:
+            bad = bad | torch.isnan(x)
+        expected = _expected(values, low, high, symbols)
+        self.checks.append((bad, lambda i: self._unwanted(name, measured, i, expected)))
+        return x
 
     def _codes(self, name, x, symbols):
         """Names to their indices, None to NaN."""
         index = {symbol: float(i) for i, symbol in enumerate(symbols)}
-        if torch.is_tensor(x):
+        if isinstance(x, torch.Tensor):
             self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
-            return torch.zeros(len(x))
-        codes = []
+            return torch.zeros(len(x) if x.dim() else 1)
         for row, value in enumerate(x):
             if value is not None and value not in index and len(self.problems) < 20:
-                self.problems.append(
-                    f"column `{name}` is {value!r} at {self.where(row)}: it can be {', '.join(symbols)}"
-                )
-            codes.append(float("nan") if value is None else index.get(value, 0.0))
-        return torch.tensor(codes, dtype=self.dtype)
+                where = f"rollout {row} of group {self.label(row)!r}"
+                self.problems.append(f"column `{name}` is {value!r} at {where}: it can be {', '.join(symbols)}")
+        return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x])
 
     def _coarse(self, name, x, level):
         """A column that is the same within a group, or the batch, as one value for each."""
@@ -264,7 +285,10 @@ class Batch:
         return self.value(x).expand(self.groups.reduced)
 
     def value(self, x):
-        return x if torch.is_tensor(x) else torch.tensor(x, dtype=self.dtype, device=self.device)
+        """A number of Python as a tensor."""
+        if isinstance(x, torch.Tensor):
+            return x
+        return torch.tensor(x, dtype=torch.bool if isinstance(x, bool) else self.dtype, device=self.device)
 
     def number(self, condition):
         return condition.to(self.dtype)
@@ -329,17 +353,18 @@ class Batch:
     def finish(self, advantage):
         """The advantage, [..] for every rollout, once it is known to be finite."""
         advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
-        missing, finite = torch.isnan(advantage), torch.isfinite(advantage)
-        self.checks.append((missing, lambda i: "the advantage is missing, or 0/0, at {where}"))
-        self.checks.append((~finite & ~missing, lambda i: "the advantage is infinite at {where}"))
-        self._raise()
+        extremes = torch.stack(torch.aminmax(advantage)).tolist() if self.n else ()
+        if self.checks or not all(map(math.isfinite, extremes)):
+            self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing, or 0/0, at {where}"))
+            self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
+            self._raise()
         return advantage
 
 
 def _as_tensor(x, name):
     """A 1-D tensor of a column; a list as it is where it holds names."""
-    if torch.is_tensor(x):
-        return x.detach()
+    if isinstance(x, torch.Tensor):
+        return x.detach() if x.requires_grad else x
     if hasattr(x, "dtype") and hasattr(x, "tolist"):  # NumPy, without importing it
         if getattr(x.dtype, "kind", "") in "biuf":
             return torch.as_tensor(x)
@@ -358,9 +383,9 @@ def _as_tensor(x, name):
 
 def _group_ids(groups):
     """Integer ids [N], and a function from a rollout to the label the caller gave its group."""
-    if hasattr(groups, "dtype") and not torch.is_tensor(groups):
+    if hasattr(groups, "dtype") and not isinstance(groups, torch.Tensor):
         groups = torch.as_tensor(groups) if groups.dtype.kind in "biu" else groups.tolist()
-    if torch.is_tensor(groups):
+    if isinstance(groups, torch.Tensor):
         if groups.dim() != 1 or groups.is_floating_point():
             raise RolloutError("group ids are N whole numbers, or any N hashable values in a list")
         return groups.long(), lambda i: groups[i].item()
@@ -387,7 +412,9 @@ def _dense_size(ids):
     return size if together and len(torch.unique(rows[:, 0])) == n // size else 0
 
 
-def _expected(values, low, high):
+def _expected(values, low, high, symbols=None):
+    if symbols is not None:
+        return "one of " + ", ".join(symbols)
     if values is not None:
         return "one of " + ", ".join(f"{v:g}" for v in values)
     if low is None and high is None:
@@ -395,44 +422,40 @@ def _expected(values, low, high):
     return f"from {'-inf' if low is None else f'{low:g}'} to {'inf' if high is None else f'{high:g}'}"
 
 
-def _snap(x, values, kind, clip):
-    """`x` with each value as the declared one it is within rounding of, and where there is none such.
+def _probe(x, values=None, low=None, high=None, **_):
+    """Two numbers that lie within two limits if (few values: and only if) a column is as declared.
 
-    The result is None in place of a mask where every value is exactly a declared one.
+    The product of the distances to the declared values is 0 where a value is one of them.
     """
-    if len(values) <= 4 and all(value == int(value) for value in values):
-        product = x - values[0]  # 0 at whole numbers declared, at least a fraction of one elsewhere
-        for value in values[1:]:
-            product *= x - value if value else x
-        least, most = torch.aminmax(product)
-        if bool((least == 0) & (most == 0)):
-            return x, None
+    if values is None:
+        return torch.aminmax(x), (-math.inf if low is None else low, math.inf if high is None else high)
+    if len(values) > 4 or any(b - a < 1e-3 for a, b in zip(values, values[1:], strict=False)):
+        return (x.new_ones(()),) * 2, (0.0, 0.0)  # too many, or too near: look at each
+    product = x - values[-1]
+    for value in values[:-1]:
+        product *= x - value if value else x
+    return torch.aminmax(product), (0.0, 0.0)
+
+
+def _snap(x, values, kind, clip):
+    """`x` with each value as the declared one it is within rounding of, and where there is none such."""
     declared = torch.tensor(values, dtype=torch.float64, device=x.device)
-    middles = (declared[1:] + declared[:-1]) / 2
     wide = x.double()
-    nearest = declared[torch.bucketize(wide, middles)]
-    ulp = torch.finfo(kind).eps if kind.is_floating_point else 0.0
-    off = (wide - nearest).abs() > 2 * max(ulp, torch.finfo(x.dtype).eps) * nearest.abs()
+    nearest = declared[torch.bucketize(wide, (declared[1:] + declared[:-1]) / 2)]
+    ulp = max(torch.finfo(kind).eps if kind.is_floating_point else 0.0, torch.finfo(x.dtype).eps)
     missing = torch.isnan(x)
-    bad = off & ~missing & (torch.isinf(x) if clip else True)
+    bad = torch.isinf(x) if clip else ((wide - nearest).abs() > 2 * ulp * nearest.abs()) & ~missing
     return torch.where(missing, x, nearest.to(x.dtype)), bad
 
 
 def _bound(x, low, high, clip):
-    """`x` held to its range, and where it is outside (None where the extremes tell that it never is)."""
-    if clip:
-        return x.clamp(low, high), torch.isinf(x)
-    least, most = torch.aminmax(x)
-    if bool((least >= (low if low is not None else float("-inf"))) & (most <= (high if high is not None else float("inf")))):
-        if bool(torch.isfinite(least) & torch.isfinite(most)):
-            return x, None
-    bad = torch.isinf(x)
-    slack = 2 * torch.finfo(x.dtype).eps
-    if low is not None:
+    """`x` held to its range, and where it is outside by more than rounding."""
+    bad, slack = torch.isinf(x), 2 * torch.finfo(x.dtype).eps
+    if not clip and low is not None:
         bad = bad | (x < low - slack * abs(low))
-    if high is not None:
+    if not clip and high is not None:
         bad = bad | (x > high + slack * abs(high))
-    return x.clamp(low, high) if low is not None or high is not None else x, bad
+    return x if low is None and high is None else x.clamp(low, high), bad
 
 
 # Statistics --------------------------------------------------------------------------------------
@@ -448,9 +471,8 @@ def deviations(x, mask):
     if mask is None:
         first = x[..., :1].double()
         deviation = x.double() - first
-        count = torch.tensor(float(x.shape[-1]), dtype=torch.float64, device=x.device)
         shift = deviation.mean(-1, keepdim=True) if x.shape[-1] else deviation.sum(-1, keepdim=True)
-        return deviation - shift, first, shift, count
+        return deviation.sub_(shift), first, shift, x.shape[-1]
     chosen = x.gather(-1, mask.int().argmax(-1, keepdim=True)) if x.shape[-1] else x.sum(-1, keepdim=True)
     first = torch.where(mask.any(-1, keepdim=True), chosen, 0.0).double()
     deviation = torch.where(mask, x.double() - first, 0.0)
@@ -464,23 +486,24 @@ def spread_out(deviation, norm, count, dtype, size, bound=None):
 
     norm: root of the summed squares of `deviation`. size: a function that gives the largest
     magnitude that the values of each group were summed from, [..., 1]. bound: a number that it
-    surely does not exceed; where the norm alone tells, given that, nothing else is computed.
+    surely does not exceed. The norm is at most sqrt(count) / 2 times max - min, so it alone tells,
+    but for groups whose spread is near rounding. None where every group has spread.
     """
     ulps = 4 * torch.finfo(dtype).eps
-    limit = ulps * (size() if bound is None else bound)
-    sure = norm > limit * count.sqrt() / 2  # the norm is at most sqrt(count) / 2 times max - min
+    sure = norm > ulps * (count**0.5 / 2) * (size() if bound is None else bound)
+    if bool(sure.all()):
+        return None
     unsure = (norm > 0) & ~sure
     if bool(unsure.any()):
         extent = deviation.amax(-1, keepdim=True) - deviation.amin(-1, keepdim=True)
-        sure = sure & ~unsure | unsure & (extent > ulps * size())
-    return sure & (count > 1)
+        sure |= unsure & (extent > ulps * size())
+    return sure
 
 
 def spread_of(x, mask, ddof, summands=None, bound=None, centered=False):
-    """Deviations from the mean, the standard deviation, and which groups have any."""
+    """Deviations from the mean, the standard deviation, and which groups have any (None: all)."""
     if centered and mask is None:  # the mean is 0 by construction
-        deviation, first = x, x[..., :1]
-        count = torch.tensor(float(x.shape[-1]), dtype=torch.float64, device=x.device)
+        deviation, first, count = x, x[..., :1], x.shape[-1]
     else:
         deviation, first, _, count = deviations(x, mask)
         if centered:
@@ -490,29 +513,36 @@ def spread_of(x, mask, ddof, summands=None, bound=None, centered=False):
         size = first.double().abs
     else:
         size = lambda: summands().double().amax(-1, keepdim=True)  # noqa: E731
-    alive = spread_out(deviation, norm, count, x.dtype, size, None if bound is None else bound * count.sqrt())
-    return deviation, norm / (count - ddof).clamp(min=1.0).sqrt(), alive
+    alive = spread_out(deviation, norm, count, x.dtype, size, None if bound is None else bound * count**0.5)
+    divisor = (count - ddof).clamp(min=1.0) if mask is not None else max(count - ddof, 1)
+    return deviation, norm / divisor**0.5, alive
+
+
+def only(alive, x):
+    """`x` where a group has spread, 0 elsewhere."""
+    return x if alive is None else torch.where(alive, x, 0.0)
 
 
 def group_mean(x, mask):
     _, first, shift, count = deviations(x, mask)
-    return torch.where(count > 0, first + shift, float("nan")).to(x.dtype)
+    mean = first + shift
+    return (mean if mask is None else torch.where(count > 0, mean, float("nan"))).to(x.dtype)
 
 
 def group_sum(x, mask):
-    x = x.double() if mask is None else torch.where(mask, x.double(), 0.0)
-    return x.sum(-1, keepdim=True)
+    wide = x.double() if mask is None else torch.where(mask, x.double(), 0.0)
+    return wide.sum(-1, keepdim=True).to(x.dtype)
 
 
 def group_std(x, mask, ddof=1, summands=None, bound=None):
     """Fewer than two values have no spread, at any divisor."""
     _, std, alive = spread_of(x, mask, ddof, summands, bound)
-    return torch.where(alive, std, 0.0).to(x.dtype)
+    return only(alive, std).to(x.dtype)
 
 
 def group_var(x, mask, ddof=1, summands=None, bound=None):
     _, std, alive = spread_of(x, mask, ddof, summands, bound)
-    return torch.where(alive, std.square(), 0.0).to(x.dtype)
+    return only(alive, std.square()).to(x.dtype)
 
 
 def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, summands=None, bound=None):
@@ -520,15 +550,19 @@ def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, summands=None, bound=
 
     centered: the mean is 0 by construction and is not subtracted, so that zeros stay zeros.
     """
+    if centered and mask is None and bound is not None and len(x) == 1:  # the batch, and surely spread out
+        norm, count = float(torch.linalg.vector_norm(x, dtype=torch.float64)), x.shape[-1]
+        if norm > 2 * torch.finfo(x.dtype).eps * bound * count:
+            return x * (1.0 / (norm / max(count - ddof, 1) ** 0.5 + eps))
     deviation, std, alive = spread_of(x, mask, ddof, summands, bound, centered)
-    factor = torch.where(alive, 1.0 / (std + eps).clamp(min=1e-300), 0.0)
-    return (deviation * factor.to(deviation.dtype)).to(x.dtype)
+    factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
+    return (deviation * factor).to(x.dtype)
 
 
 def group_center(x, mask, summands=None, bound=None):
     """x - mean; exactly 0 where there is no spread, and outside the mask."""
     deviation, _, alive = spread_of(x, mask, 0, summands, bound)
-    return torch.where(alive, deviation, 0.0).to(x.dtype)
+    return only(alive, deviation).to(x.dtype)
 
 
 def weighted_zscores(batch, values, weights, eps=0.0, ddof=1):
@@ -536,44 +570,49 @@ def weighted_zscores(batch, values, weights, eps=0.0, ddof=1):
 
     values: one for every rollout, of each component. weights: numbers, [] or one for every group.
     """
-    shape = (-1,) + (1,) * (values[0].dim())
-    weights = [batch.groups.reduce(lambda w, _: w[..., :1], batch.full(batch.spread(w))) if torch.is_tensor(w) and w.dim() else w for w in weights]
-    parts = [batch.groups.split(x) for x in values]
-    result, start = [], 0
-    for block in zip(*parts, strict=True):
-        count = block[0].shape[0]
-        scaled = [w.reshape(-1, 1)[start : start + count].double() if torch.is_tensor(w) and w.dim() else w for w in weights]
-        result.append(_weighted_block(block, scaled, eps, ddof))
+    weights = [w.reshape(-1, 1) if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
+    blocks, start, parts = batch.groups.blocks, 0, []
+    for block, (_, count, size) in zip(zip(*(batch.groups.split(x) for x in values), strict=True), blocks, strict=True):
+        own = [w[start : start + count] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
+        parts.append(_weighted_block(block, own, count, size, eps, ddof))
         start += count
-    if batch.groups.dense:
-        return result[0]
-    return torch.cat([part.reshape(-1) for part in result])
+    whole = parts[0] if len(parts) == 1 else torch.cat([part.reshape(-1) for part in parts])
+    return whole.reshape(batch.groups.shape)
 
 
-def _weighted_block(values, weights, eps, ddof):
-    """`weighted_zscores` of [P, G] values; so many groups at a time that they stay in the cache."""
-    groups, size = values[0].shape
-    dtype, device = values[0].dtype, values[0].device
-    result = torch.empty(groups, size, dtype=dtype, device=device)
-    step = max(1, 2**19 // max(1, len(values) * size)) if device.type == "cpu" else max(1, groups)
-    room = torch.empty(len(values), min(step, groups), size, dtype=torch.float64, device=device)
-    for start in range(0, groups, step):
-        stop = min(start + step, groups)
+def _weighted_block(values, weights, count, size, eps, ddof):
+    """`weighted_zscores` of [P, G] values: on a CPU so many groups at a time that they stay in the cache."""
+    step = 2**18 // max(1, len(values) * size)
+    if count <= step or values[0].device.type != "cpu":
+        return _weighted_slab(torch.stack(values).double(), weights, values[0].dtype, eps, ddof)
+    result = torch.empty(count, size, dtype=values[0].dtype)
+    room = torch.empty(len(values), step, size, dtype=torch.float64)
+    for start in range(0, count, step):
+        stop = min(start + step, count)
         x = room[:, : stop - start]
         for row, value in zip(x, values, strict=True):
             row.copy_(value[start:stop])
-        first = x[..., :1].clone()
-        x -= first
-        x -= x.mean(-1, keepdim=True)
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        count = torch.tensor(float(size), dtype=torch.float64, device=device)
-        alive = spread_out(x, norm, count, dtype, first.abs)
-        factor = norm.div_(max(size - ddof, 1) ** 0.5).add_(eps).reciprocal_()
-        for row, weight in zip(factor, weights, strict=True):
-            row *= weight[start:stop] if torch.is_tensor(weight) and weight.dim() else weight
-        x *= torch.where(alive, factor, 0.0)
-        result[start:stop] = x.sum(0)
+        own = [w[start:stop] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
+        result[start:stop] = _weighted_slab(x, own, result.dtype, eps, ddof)
     return result
+
+
+def _weighted_slab(x, weights, dtype, eps, ddof):
+    """`weighted_zscores` of x, [K, P, G] in float64, which is overwritten."""
+    size = x.shape[-1]
+    first = x[..., :1].clone()
+    x -= first  # a group of equal values is 0 from here on, exactly
+    x -= x.mean(-1, keepdim=True)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    near = first.abs().mul_(2 * torch.finfo(dtype).eps * size**0.5)
+    if not torch.equal(norm > near, norm > 0):  # some spread may be rounding
+        x *= only(spread_out(x, norm, size, dtype, first.abs), torch.ones_like(norm))
+    factor = norm.div_(max(size - ddof, 1) ** 0.5).add_(eps or 1e-300).reciprocal_()
+    for row, weight in zip(factor, weights, strict=True):
+        if isinstance(weight, torch.Tensor) or weight != 1.0:
+            row *= weight
+    x *= factor
+    return (x[0] if len(x) == 1 else x.sum(0)).to(dtype)
 
 
 def group_min(x, mask):
@@ -667,13 +706,16 @@ class Result:
         self._batch, self._advantage, self._shares = batch, batch.finish(advantage), shares
         self._rewards, self._weights = rewards, weights
         self.advantages = batch.rows(self._advantage)
-        self.kept = torch.ones(len(batch.first), dtype=torch.bool, device=batch.device)
-        if kept is not None:
-            self.kept = self._in_order(batch.full_groups(kept))
+        self._kept = kept
 
     def _in_order(self, x):
         """A value for every group, in order of first appearance."""
-        return x.reshape(-1)[torch.argsort(self._batch.first)]
+        x = x.reshape(-1)
+        return x if self._batch.order is None else x[torch.argsort(self._batch.groups.first)]
+
+    @property
+    def kept(self):
+        return self._in_order(self._batch.full_groups(self._batch.value(True if self._kept is None else self._kept)))
 
     @property
     def rewards(self):
