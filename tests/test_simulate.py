@@ -1,0 +1,98 @@
+"""Distinct advantage groups. Numbers: GDPO (arXiv:2601.05242), Fig. 3, and the design's table."""
+
+import pytest
+import reference
+
+import rewardspec
+from rewardspec.analysis.simulate import count_groups
+
+TWO_REWARDS = {  # group sizes 2..8
+    "grpo": [2, 4, 7, 11, 16, 22, 29],
+    "dr_grpo": [3, 6, 10, 15, 21, 28, 36],
+    "gdpo": [3, 6, 14, 26, 38, 59, 81],
+}
+GROUPS_OF_FOUR = {  # 1..4 rewards
+    "grpo": [4, 7, 14, 23],
+    "dr_grpo": [4, 10, 20, 35],
+    "gdpo": [4, 14, 45, 127],
+}
+
+
+def binary(rewards, scheme):
+    lines = "\n".join(f"  r{i}: {{values: [0, 1]}}" for i in range(rewards))
+    return rewardspec.loads(f"rewardspec: 1\ncomponents:\n{lines}\nadvantage: {scheme}\n").program
+
+
+@pytest.mark.parametrize("scheme", TWO_REWARDS)
+def test_two_binary_rewards(scheme):
+    counts = [count_groups(binary(2, scheme), "", size) for size in range(2, 9)]
+    assert [c.advantage_groups for c in counts] == TWO_REWARDS[scheme]
+    assert all(c.exact for c in counts)
+
+
+@pytest.mark.parametrize("scheme", GROUPS_OF_FOUR)
+def test_groups_of_four(scheme):
+    counts = [count_groups(binary(n, scheme), "", 4) for n in range(1, 5)]
+    assert [c.advantage_groups for c in counts] == GROUPS_OF_FOUR[scheme]
+    assert all(c.exact for c in counts)
+
+
+@pytest.mark.parametrize("scheme", ["grpo", "dr_grpo", "rloo", "decoupled", "gdpo", "batch_grpo", "reinforce_baseline"])
+@pytest.mark.parametrize("weights", [(1, 1), (1, 0.5), (0.3, 0.7)])
+def test_counts_are_those_of_brute_force(scheme, weights):
+    states = [(a, b) for a in (0, 0.5, 1) for b in (0, 1)]
+    text = f"""rewardspec: 1
+components:
+  a: {{values: [0, 0.5, 1], weight: {weights[0]}}}
+  b: {{values: [0, 1], weight: {weights[1]}}}
+advantage: {scheme}
+"""
+    for size in (2, 3):
+        count = count_groups(rewardspec.loads(text).program, "", size)
+        assert count.exact
+        assert count.advantage_groups == reference.distinct_groups(states, weights, size, scheme)
+
+
+def test_reward_groups_are_multisets_of_reward_vectors():
+    assert count_groups(binary(2, "grpo"), "", 2).reward_groups == 10  # 4 vectors, pairs with repetition
+
+
+def test_conditioning_merges_reward_vectors():
+    assert count_groups(rewardspec.loads(CONDITIONED).program, "", 2).reward_groups == 6  # (0,0), (1,0), (1,1)
+
+
+CONDITIONED = """rewardspec: 1
+signals: {tokens: {range: [0, .inf]}}
+components:
+  correct: {values: [0, 1]}
+  length: {expr: tokens <= 4000, when: correct >= 1}
+advantage: gdpo
+"""
+
+
+def test_interval_that_is_only_compared_is_cut_where_it_is_compared():
+    count = count_groups(rewardspec.loads(CONDITIONED).program, "", 4)
+    assert count.exact
+
+
+def test_interval_that_is_rewarded_is_only_sampled():
+    spec = rewardspec.loads("rewardspec: 1\ncomponents: {r: {range: [0, 1]}}\nadvantage: grpo\n")
+    count = count_groups(spec.program, "", 3)
+    assert not count.exact
+    assert count.advantage_groups <= count.reward_groups
+
+
+def test_transcendental_values_are_no_exact_count():
+    spec = rewardspec.loads("rewardspec: 1\ncomponents: {r: {values: [0, 1, 2]}}\nadvantage: center(exp(r))\n")
+    count = count_groups(spec.program, "", 2)
+    assert (count.exact, count.advantage_groups) == (False, 4)  # 0 and three distances
+
+
+def test_more_groups_than_are_tried_say_so():
+    count = count_groups(binary(6, "grpo"), "", 6)
+    assert not count.exact
+
+
+def test_groups_left_out_have_one_advantage_group():
+    text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nkeep: all(a >= 1)\nadvantage: grpo\n"
+    assert count_groups(rewardspec.loads(text).program, "", 4).advantage_groups == 1
