@@ -31,6 +31,7 @@ class Layout:
     def __init__(self, shape, blocks, reduced, order=None):
         self.shape, self.blocks, self.reduced, self.order = shape, blocks, reduced, order
         self.dense = len(blocks) == 1 and order is None
+        self.rounding = None  # how far apart, relative to the largest summand, rounding can put equal sums
 
     def split(self, x):
         """`x` as a list of [groups, size], one for each block."""
@@ -41,11 +42,15 @@ class Layout:
 
     def reduce(self, kernel, x, mask=None, **options):
         """`kernel` of every group: [..., size] -> [..., 1]. Rows outside `mask`, or NaN, take no part."""
+        if not x.numel():  # a batch of nothing
+            return x.new_zeros(self.reduced)
         parts = self._apply(kernel, x, mask, **options)
         return (parts[0] if self.dense else torch.cat([part.reshape(-1) for part in parts])).reshape(self.reduced)
 
     def map(self, kernel, x, mask=None, **options):
         """`kernel` of every group, [..., size] -> [..., size], with the shape and order of `x`."""
+        if not x.numel():
+            return x
         parts = self._apply(kernel, x, mask, **options)
         if self.dense:
             return parts[0].reshape(self.shape)
@@ -57,6 +62,7 @@ class Layout:
         for i, (part, m) in enumerate(zip(self.split(x), masks, strict=True)):
             if summands is not None:
                 options["summands"] = lambda i=i, shape=x.shape: self.split(summands().expand(shape))[i]
+                options["rounding"] = self.rounding
             parts.append(kernel(part, m, **options))
         return parts
 
@@ -79,7 +85,9 @@ class Layout:
         """This layout with every group subdivided by `labels` (one a row; NaN is a label of its own)."""
         own = self.back(torch.arange(sum(b[1] for b in self.blocks), device=labels.device)).reshape(-1)
         codes = torch.unique(labels.reshape(-1).nan_to_num(nan=float("-inf")), return_inverse=True)[1]
-        return sorted_layout(own * (codes.max() + 1 if codes.numel() else 1) + codes, self.shape)
+        layout = sorted_layout(own * (codes.max() + 1 if codes.numel() else 1) + codes, self.shape)
+        layout.rounding = self.rounding
+        return layout
 
 
 def sorted_layout(ids, shape=None):
@@ -160,6 +168,9 @@ class Batch:
             self.group_of = torch.arange(count, device=self.device).repeat_interleave(self.group_sizes())
         self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
         self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
+        coarsest = max((torch.finfo(kind).eps for kind in self.kinds.values() if kind.is_floating_point), default=0.0)
+        for layout in (self.groups, self.rollouts, self.among_groups):
+            layout.rounding = max(2 * coarsest, 4 * torch.finfo(self.dtype).eps)
 
     def group_sizes(self):
         """How many rollouts each group has."""
@@ -371,13 +382,16 @@ def _as_tensor(x, name):
         x = x.tolist()
     if isinstance(x, (bool, int, float)):
         return torch.tensor(float(x))
-    x = list(x) if not isinstance(x, (str, bytes)) else [x]
+    try:
+        x = list(x) if not isinstance(x, (str, bytes)) else [x]
+    except TypeError:
+        raise RolloutError(f"column `{name}` is {x!r}: it should hold one value for each rollout") from None
     if any(isinstance(v, (str, bytes)) for v in x) or (x and all(v is None for v in x)):
         return x
     try:
         return torch.tensor([float("nan") if v is None else float(v) for v in x], dtype=torch.float32)
     except (TypeError, ValueError, OverflowError):
-        wrong = next(v for v in x if not isinstance(v, (int, float, type(None))))
+        wrong = next((v for v in x if not isinstance(v, (int, float, type(None)))), "a number too large for a float")
         raise RolloutError(f"column `{name}` holds {wrong!r}: it should hold one number for each rollout") from None
 
 
@@ -481,27 +495,30 @@ def deviations(x, mask):
     return torch.where(mask, deviation - shift, 0.0), first, shift, count
 
 
-def spread_out(deviation, norm, count, dtype, size, bound=None):
-    """Which groups have spread, [..., 1]: max - min beyond 4 units in the last place of `size`.
+def spread_out(deviation, norm, count, rounding, size, bound=None):
+    """Which groups have spread, [..., 1]: max - min of more than `rounding` times `size`.
 
     norm: root of the summed squares of `deviation`. size: a function that gives the largest
     magnitude that the values of each group were summed from, [..., 1]. bound: a number that it
     surely does not exceed. The norm is at most sqrt(count) / 2 times max - min, so it alone tells,
     but for groups whose spread is near rounding. None where every group has spread.
     """
-    ulps = 4 * torch.finfo(dtype).eps
-    sure = norm > ulps * (count**0.5 / 2) * (size() if bound is None else bound)
+    sure = ~(norm <= rounding * (count**0.5 / 2) * (size() if bound is None else bound))  # NaN goes on, to be reported
     if bool(sure.all()):
         return None
     unsure = (norm > 0) & ~sure
     if bool(unsure.any()):
         extent = deviation.amax(-1, keepdim=True) - deviation.amin(-1, keepdim=True)
-        sure |= unsure & (extent > ulps * size())
+        sure |= unsure & (extent > rounding * size())
     return sure
 
 
-def spread_of(x, mask, ddof, summands=None, bound=None, centered=False):
-    """Deviations from the mean, the standard deviation, and which groups have any (None: all)."""
+def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding=None):
+    """Deviations from the mean, the standard deviation, and which groups have any (None: all).
+
+    Without `summands` nothing was summed: values of a group without spread are as large as its first,
+    and a few units in the last place of the type that is computed in are all that rounding can do.
+    """
     if centered and mask is None:  # the mean is 0 by construction
         deviation, first, count = x, x[..., :1], x.shape[-1]
     else:
@@ -509,11 +526,11 @@ def spread_of(x, mask, ddof, summands=None, bound=None, centered=False):
         if centered:
             deviation = torch.where(mask, x.double(), 0.0)
     norm = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True, dtype=torch.float64)
-    if summands is None:  # nothing was summed: without spread, all are as large as the first
-        size = first.double().abs
+    if summands is None:
+        size, rounding = first.double().abs, 4 * torch.finfo(x.dtype).eps
     else:
         size = lambda: summands().double().amax(-1, keepdim=True)  # noqa: E731
-    alive = spread_out(deviation, norm, count, x.dtype, size, None if bound is None else bound * count**0.5)
+    alive = spread_out(deviation, norm, count, rounding, size, None if bound is None else bound * count**0.5)
     divisor = (count - ddof).clamp(min=1.0) if mask is not None else max(count - ddof, 1)
     return deviation, norm / divisor**0.5, alive
 
@@ -534,34 +551,34 @@ def group_sum(x, mask):
     return wide.sum(-1, keepdim=True).to(x.dtype)
 
 
-def group_std(x, mask, ddof=1, summands=None, bound=None):
+def group_std(x, mask, ddof=1, **sums):
     """Fewer than two values have no spread, at any divisor."""
-    _, std, alive = spread_of(x, mask, ddof, summands, bound)
+    _, std, alive = spread_of(x, mask, ddof, **sums)
     return only(alive, std).to(x.dtype)
 
 
-def group_var(x, mask, ddof=1, summands=None, bound=None):
-    _, std, alive = spread_of(x, mask, ddof, summands, bound)
+def group_var(x, mask, ddof=1, **sums):
+    _, std, alive = spread_of(x, mask, ddof, **sums)
     return only(alive, std.square()).to(x.dtype)
 
 
-def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, summands=None, bound=None):
+def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=None, **sums):
     """(x - mean) / (std + eps); exactly 0 where there is no spread, and outside the mask.
 
     centered: the mean is 0 by construction and is not subtracted, so that zeros stay zeros.
     """
     if centered and mask is None and bound is not None and len(x) == 1:  # the batch, and surely spread out
         norm, count = float(torch.linalg.vector_norm(x, dtype=torch.float64)), x.shape[-1]
-        if norm > 2 * torch.finfo(x.dtype).eps * bound * count:
+        if norm > rounding / 2 * bound * count:
             return x * (1.0 / (norm / max(count - ddof, 1) ** 0.5 + eps))
-    deviation, std, alive = spread_of(x, mask, ddof, summands, bound, centered)
+    deviation, std, alive = spread_of(x, mask, ddof, centered=centered, bound=bound, rounding=rounding, **sums)
     factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
     return (deviation * factor).to(x.dtype)
 
 
-def group_center(x, mask, summands=None, bound=None):
+def group_center(x, mask, **sums):
     """x - mean; exactly 0 where there is no spread, and outside the mask."""
-    deviation, _, alive = spread_of(x, mask, 0, summands, bound)
+    deviation, _, alive = spread_of(x, mask, 0, **sums)
     return only(alive, deviation).to(x.dtype)
 
 
@@ -604,9 +621,10 @@ def _weighted_slab(x, weights, dtype, eps, ddof):
     x -= first  # a group of equal values is 0 from here on, exactly
     x -= x.mean(-1, keepdim=True)
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    near = first.abs().mul_(2 * torch.finfo(dtype).eps * size**0.5)
+    rounding = 4 * torch.finfo(dtype).eps
+    near = first.abs().mul_(rounding * size**0.5 / 2)
     if not torch.equal(norm > near, norm > 0):  # some spread may be rounding
-        x *= only(spread_out(x, norm, size, dtype, first.abs), torch.ones_like(norm))
+        x *= only(spread_out(x, norm, size, rounding, first.abs), torch.ones_like(norm))
     factor = norm.div_(max(size - ddof, 1) ** 0.5).add_(eps or 1e-300).reciprocal_()
     for row, weight in zip(factor, weights, strict=True):
         if isinstance(weight, torch.Tensor) or weight != 1.0:
