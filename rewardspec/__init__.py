@@ -1,9 +1,9 @@
 """Reward specs: read, checked, compiled to one torch advantage function.
 
-    spec = rewardspec.load("specs/gdpo/math.yaml")
-    fn = rewardspec.compile(spec)
-    out = fn({"correct": c, "tokens": t}, groups=16)
-    out.advantages
+spec = rewardspec.load("specs/gdpo/math.yaml")
+fn = rewardspec.compile(spec)
+out = fn({"correct": c, "tokens": t}, groups=16)
+out.advantages
 """
 
 from rewardspec._version import __version__

@@ -14,7 +14,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from rewardspec._version import __version__
-from rewardspec.compiler import Spec, check as check_source, read_file
+from rewardspec.compiler import Spec, read_file
+from rewardspec.compiler import check as check_source
 from rewardspec.diagnostics import Diagnostic
 
 app = typer.Typer(
@@ -120,14 +121,18 @@ def check(
         errors = sum(d.severity == "error" for d in found)
         warnings = len(found) - errors
         files_word = f"{len(paths)} spec" + "s" * (len(paths) != 1)
-        typer.echo(f"{files_word} checked: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}")
+        typer.echo(
+            f"{files_word} checked: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+        )
     raise typer.Exit(1 if broken else 0)
 
 
 @app.command("compile")
 def compile_(
     file: File,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the module here.", show_default=False)] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the module here.", show_default=False)
+    ] = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Print or write a spec as a Python module that needs only torch."""
@@ -167,7 +172,8 @@ def simulate(
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2,4,8",
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
     scheme: Annotated[
-        list[str], typer.Option("--advantage", help="Count under this scheme in place of the spec's own; can be repeated.")
+        list[str],
+        typer.Option("--advantage", help="Count under this scheme in place of the spec's own; can be repeated."),
     ] = [],  # noqa: B006
     step: Annotated[int, typer.Option(help="The training step that schedules are read at.", min=0)] = 0,
     total_steps: Annotated[int, typer.Option(help="The length of training.", min=1)] = 1,
@@ -194,7 +200,13 @@ def simulate(
         typer.echo(json.dumps({"rows": found}, indent=2))
         return
     shown = [
-        (row.spec, str(row.group_size), _count(row.reward_groups, row.exact), _count(row.advantage_groups, row.exact), f"{row.advantage_groups / row.reward_groups:.0%}")
+        (
+            row.spec,
+            str(row.group_size),
+            _count(row.reward_groups, row.exact),
+            _count(row.advantage_groups, row.exact),
+            f"{row.advantage_groups / row.reward_groups:.0%}",
+        )
         for row in rows
     ]
     _table(_console(), None, ("spec", "group size", "reward groups", "advantage groups", "kept apart"), shown)
@@ -248,7 +260,9 @@ def _table(console, title: str | None, heads: tuple[str, ...], rows: list[tuple[
 
     table = Table(title=title, box=SIMPLE, title_justify="left", title_style="bold", pad_edge=False)
     for head in heads:
-        numeric = rows and all(row[heads.index(head)][:1].isdigit() or row[heads.index(head)][:2] == ">=" for row in rows)
+        numeric = rows and all(
+            row[heads.index(head)][:1].isdigit() or row[heads.index(head)][:2] == ">=" for row in rows
+        )
         table.add_column(head, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))

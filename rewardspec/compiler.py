@@ -105,9 +105,7 @@ def loads(
     return spec
 
 
-def load(
-    path: str | PathLike, *, constants: Mapping[str, object] = {}, advantage: str | None = None
-) -> Spec:
+def load(path: str | PathLike, *, constants: Mapping[str, object] = {}, advantage: str | None = None) -> Spec:
     """The spec in a file, as `loads` reads it. Raises SpecError, or OSError where the file cannot be read."""
     source, report = read_file(path)
     if source is None:

@@ -49,14 +49,13 @@ class Diagnostic:
     def render(self) -> str:
         """The message with its lines of the file, underlined, as a terminal shows it."""
         source = self.span.source
-        line, column = source.line_column(self.span.start)
         places = [(self.span, "^", self.note)] + [
             (label.span, "-", label.message) for label in self.labels if label.span.source is source
         ]
         places.sort(key=lambda place: place[0].start)
         gutter = len(str(max(source.line_column(span.start)[0] for span, _, _ in places)))
         out = [f"{self.severity}[{self.code}]: {self.message}"]
-        out.append(f"{' ' * gutter}--> {source.name}:{line}:{column}")
+        out.append(f"{' ' * gutter}--> {self.span.place()}")
         out.append(f"{' ' * gutter} |")
         shown = None
         for span, mark, message in places:
@@ -72,7 +71,7 @@ class Diagnostic:
                 width = max(1, _WIDEST - start)
             out.append(f"{' ' * gutter} | {' ' * (min(start, _WIDEST) - 1)}{mark * width} {message}".rstrip())
         out += [
-            f"{' ' * gutter} = {label.message}: {label.span.source.name}:{label.span.source.line_column(label.span.start)[0]}"
+            f"{' ' * gutter} = {label.message}: {label.span.place()}"
             for label in self.labels
             if label.span.source is not source
         ]

@@ -48,6 +48,11 @@ class Span:
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 
+    def place(self) -> str:
+        """File, line and column, as editors and terminals link them."""
+        line, column = self.source.line_column(self.start)
+        return f"{self.source.name}:{line}:{column}"
+
     def to(self, other: Span) -> Span:
         """From the start of this span to the end of another one of the same source."""
         return Span(self.source, self.start, other.end)

@@ -123,7 +123,13 @@ def test_set_changes_a_constant():
 def test_explain_shows_expressions_levels_and_domains():
     done = run("explain", SPECS / "math_conditioned.yaml")
     assert done.returncode == 0
-    for text in ("tokens <= limit if correct >= 1 else 0", "zscore(decoupled, over=batch)", "rollout", "[0, inf)", "{0, 1}"):
+    for text in (
+        "tokens <= limit if correct >= 1 else 0",
+        "zscore(decoupled, over=batch)",
+        "rollout",
+        "[0, inf)",
+        "{0, 1}",
+    ):
         assert text in done.stdout
 
 

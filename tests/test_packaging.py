@@ -60,7 +60,18 @@ def test_wheel_works_without_the_checkout(tmp_path):
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     home = tmp_path / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(home), str(wheel)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(home),
+        str(wheel),
+    ]
     subprocess.run(install, check=True, capture_output=True)
     python, environment = bare_python(tmp_path / "env")
     environment["PYTHONPATH"] = os.pathsep.join([str(home), environment["PYTHONPATH"]])

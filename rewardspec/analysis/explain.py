@@ -29,19 +29,23 @@ class Explanation:
 
 
 def explain(spec: Spec) -> Explanation:
-    declared, program = spec.declarations, spec.program
+    declared = spec.declarations
     columns = [
         (c.name, str(c.level), str(c.domain), "the gate decides" if c.gated else c.missing)
         for c in declared.columns.values()
     ]
     components = [
-        (name, format_expr(c.value), format_expr(c.weight)) for name, c in declared.components.items() if c.value and c.weight
+        (name, format_expr(c.value), format_expr(c.weight))
+        for name, c in declared.components.items()
+        if c.value and c.weight
     ]
     definitions = [("advantage", format_expr(declared.advantage))]
     if declared.keep is not None:
         definitions.insert(0, ("keep", format_expr(declared.keep)))
     definitions += _used(spec, [e for e in (declared.advantage, declared.keep) if e is not None])
-    return Explanation(columns, components, definitions, _values(spec), [(n, format_expr(e)) for n, e in declared.guarantees.items()])
+    return Explanation(
+        columns, components, definitions, _values(spec), [(n, format_expr(e)) for n, e in declared.guarantees.items()]
+    )
 
 
 def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:
@@ -92,9 +96,19 @@ def _values(spec: Spec) -> list[tuple[str, str, str, str, str]]:
         args = [text(a) for a in node.args]
         if node.op in REDUCTIONS:
             over, parameter = node.attributes
-            args = [args[0], *([] if node.args[1].constant == 1 else [f"where={args[1]}"]), *(f"by={a}" for a in args[2:])]
+            args = [
+                args[0],
+                *([] if node.args[1].constant == 1 else [f"where={args[1]}"]),
+                *(f"by={a}" for a in args[2:]),
+            ]
             args += ["over=batch"] if over is Level.BATCH else []
-            args += [f"ddof={parameter}"] if node.op in ("std", "var") else [f"q={parameter}"] if parameter is not None else []
+            args += (
+                [f"ddof={parameter}"]
+                if node.op in ("std", "var")
+                else [f"q={parameter}"]
+                if parameter is not None
+                else []
+            )
             shown = f"{node.op}({', '.join(args)})"
         elif node.op in ("column", "given"):
             shown = f"column {node.attributes[0]}" if node.op == "column" else str(node.attributes[0])

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 from math import comb, inf
 
 from rewardspec.ir.exact import GroupEvaluator
@@ -87,14 +87,20 @@ class _States:
     def each_group(self, size: int, seed: int) -> Iterator[tuple[tuple, dict]]:
         """All of them, or as many as are tried, drawn at random."""
         if self.groups_of(size) <= MOST_GROUPS:
-            yield from ((members, group) for group in self.groups for members in combinations_with_replacement(self.rollouts, size))
+            yield from (
+                (members, group)
+                for group in self.groups
+                for members in combinations_with_replacement(self.rollouts, size)
+            )
             return
         draw = random.Random(seed)
         for _ in range(MOST_GROUPS):
             yield tuple(draw.choice(self.rollouts) for _ in range(size)), draw.choice(self.groups)
 
 
-def _count(root: Node, shaped: list[Node], given, states: _States, size: int, seed: int, floats: bool) -> tuple[int, int]:
+def _count(
+    root: Node, shaped: list[Node], given, states: _States, size: int, seed: int, floats: bool
+) -> tuple[int, int]:
     advantage = GroupEvaluator(root, states.start, given, floats)
     rewards = [GroupEvaluator(node, states.start, given, floats) for node in shaped]
     advantages_seen, rewards_seen = set(), set()
@@ -119,7 +125,9 @@ def without_batch(graph: Graph, advantage: Node) -> tuple[Node, bool]:
 
 
 def _over_batch(node: Node) -> bool:
-    return node.op in REDUCTIONS and node.attributes[0] is Level.BATCH or node.op == "given" and node.attributes[0] == "batch_size"
+    return (node.op in REDUCTIONS and node.attributes[0] is Level.BATCH) or (
+        node.op == "given" and node.attributes[0] == "batch_size"
+    )
 
 
 def _of_batch(node: Node) -> bool:
@@ -133,8 +141,8 @@ def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
     scale_only: a shift must stay, because 0 stands beside this value.
     """
     found = match_zscore(graph, node)
-    if found and found.over is Level.BATCH and not found.by and found.where is None and not found.x.domain.missing:
-        if found.centered or not scale_only:
+    if found and found.over is Level.BATCH and not found.by and found.where is None:
+        if not found.x.domain.missing and (found.centered or not scale_only):
             return _strip(graph, found.x, scale_only)
     match node.op, node.args:
         case "if", (condition, then, otherwise) if otherwise.constant == 0 and _of_batch(condition):
@@ -185,7 +193,9 @@ def _of_rollout(nodes: list[Node]) -> set[Node]:
     """Nodes whose value a rollout's own columns decide."""
     own: set[Node] = set()
     for node in nodes:
-        alone = node.op in ("const", "missing") or (node.op == "given" and node.level is Level.BATCH and not _over_batch(node))
+        alone = node.op in ("const", "missing") or (
+            node.op == "given" and node.level is Level.BATCH and not _over_batch(node)
+        )
         column = node.op == "column" and node.level is Level.ROLLOUT
         if alone or column or ((is_elementwise(node) or node.op == "required") and all(a in own for a in node.args)):
             own.add(node)
@@ -226,7 +236,7 @@ def _points(node: Node, domain: Domain, users: dict[Node, list[Node]]) -> tuple[
     marks = sorted({*cuts, *ends})
     if not marks:
         marks = [Fraction(0)]
-    between = [(a + b) / 2 for a, b in zip(marks, marks[1:], strict=False)]
+    between = [(a + b) / 2 for a, b in pairwise(marks)]
     if domain.lo == -inf:
         between.append(marks[0] - 1)
     if domain.hi == inf:
@@ -241,8 +251,6 @@ def _one_a_piece(points: list[Fraction], comparisons: list[Node], node: Node) ->
     """The points, less those that no comparison tells from one before."""
     seen: dict[tuple, Fraction] = {}
     for point in points:
-        key = tuple(
-            ELEMENTWISE[c.op].exact(*(point if a is node else a.constant for a in c.args)) for c in comparisons
-        )
+        key = tuple(ELEMENTWISE[c.op].exact(*(point if a is node else a.constant for a in c.args)) for c in comparisons)
         seen.setdefault(key, point)
     return list(seen.values())

@@ -1,4 +1,4 @@
-"""The parts of `support.py` that a module needs, as text."""
+"""The parts of `support/` that a module needs, as text."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import ast
 from functools import cache
 from pathlib import Path
 
+FILES = ("columns", "layout", "batch", "statistics", "result")  # in the order that a module has them
+
 
 @cache
 def _parts() -> tuple[str, dict[str, tuple[str, frozenset[str]]]]:
     """The import line, and each top-level definition with its source and the names it uses."""
-    text = (Path(__file__).parent / "support.py").read_text(encoding="utf-8")
-    lines = text.splitlines()
     parts = {}
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-            names = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
-            parts[node.name] = (source, names)
+    for file in FILES:
+        text = (Path(__file__).parent / "support" / f"{file}.py").read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+                names = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+                parts[node.name] = (source, names)
     return "import math\n\nimport torch", parts
 
 

@@ -6,6 +6,7 @@ asked for. `demand` follows that from the results down; what the domains prove n
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -144,22 +145,25 @@ def _narrowed(node: Node, path: Path, depth: int = 8) -> Domain:
         if len(compare.args) != 2 or compare.args[0] is not node or compare.args[1].constant is None:
             continue
         limit = compare.args[1].constant
-        operator = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}.get(compare.op) if negated else compare.op
+        sign = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}.get(compare.op) if negated else compare.op
         if domain.values is not None:
-            keep = {">": lambda v: v > limit, ">=": lambda v: v >= limit, "<": lambda v: v < limit, "<=": lambda v: v <= limit, "!=": lambda v: v != limit}  # fmt: skip
-            if operator in keep:
-                domain = replace(domain, values=tuple(v for v in domain.values if keep[operator](v)))
+            if sign in _HOLDS:
+                values = tuple(v for v in domain.values if _HOLDS[sign](v, limit))
+                domain = replace(domain, values=values)
                 if domain.values:
                     domain = replace(domain, lo=domain.values[0], hi=domain.values[-1])
-        elif operator in (">", ">=") and limit >= domain.lo:
-            domain = replace(domain, lo=limit, lo_open=operator == ">")
-        elif operator in ("<", "<=") and limit <= domain.hi:
-            domain = replace(domain, hi=limit, hi_open=operator == "<")
-        elif operator == "!=" and limit == domain.lo:
+        elif sign in (">", ">=") and limit >= domain.lo:
+            domain = replace(domain, lo=limit, lo_open=sign == ">")
+        elif sign in ("<", "<=") and limit <= domain.hi:
+            domain = replace(domain, hi=limit, hi_open=sign == "<")
+        elif sign == "!=" and limit == domain.lo:
             domain = replace(domain, lo_open=True)
-        elif operator == "!=" and limit == domain.hi:
+        elif sign == "!=" and limit == domain.hi:
             domain = replace(domain, hi_open=True)
     return domain
+
+
+_HOLDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "!=": operator.ne}
 
 
 def _words(graph: Graph, node: Node) -> str:
@@ -168,5 +172,10 @@ def _words(graph: Graph, node: Node) -> str:
         return f"`{graph.names.get(x, x.attributes[0] if x.op == 'column' else 'a value')}` is missing"
     span = graph.spans.get(node)
     text = " ".join(span.text.split())[:80] if span else node.op
-    what = {"/": "a division by 0", "log": "the log of 0 or less", "sqrt": "the root of less than 0", "**": "a power without a value"}[node.op]
+    what = {
+        "/": "a division by 0",
+        "log": "the log of 0 or less",
+        "sqrt": "the root of less than 0",
+        "**": "a power without a value",
+    }[node.op]
     return f"`{text}` is {what}"

@@ -190,7 +190,13 @@ class Graph:
             return self.const(domain.constant, level)
         if name in ("std", "var") and x.domain.present().constant is not None:
             return self.const(0, level)
-        if name == "mean" and over is Level.BATCH and by is None and x.level is Level.ROLLOUT and where.level < Level.ROLLOUT:
+        if (
+            name == "mean"
+            and over is Level.BATCH
+            and by is None
+            and x.level is Level.ROLLOUT
+            and where.level < Level.ROLLOUT
+        ):
             from rewardspec.ir.patterns import sums_to_zero  # it looks for shapes in graphs, so it comes later
 
             if sums_to_zero(self, x):
@@ -376,8 +382,12 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
         if inside and not missing_despite(value, known):
             return False  # this very rollout is in the subset
         return not any(  # a spread, or a count, above 0 is one of something
-            c.op == ">" and c.args[1].constant is not None and c.args[1].constant >= 0
-            and c.args[0].op in ("std", "var", "count") and c.args[0].args == x.args and c.args[0].attributes[0] is over
+            c.op == ">"
+            and c.args[1].constant is not None
+            and c.args[1].constant >= 0
+            and c.args[0].op in ("std", "var", "count")
+            and c.args[0].args == x.args
+            and c.args[0].attributes[0] is over
             for c in known
         )
     if x.op in ELEMENTWISE or x.op == "spread":

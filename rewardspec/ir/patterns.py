@@ -98,7 +98,9 @@ def sums_to_zero(graph: Graph, node: Node, unless: Node | None = None) -> bool:
 
 def _plain_center(node: Node) -> bool:
     x, mean = node.args
-    return mean.args[0] is x and mean.args[1].constant == 1 and not x.domain.missing and mean.attributes[0] is Level.GROUP
+    return (
+        mean.args[0] is x and mean.args[1].constant == 1 and not x.domain.missing and mean.attributes[0] is Level.GROUP
+    )
 
 
 def _centered(graph: Graph, node: Node, unless: Node | None) -> bool:

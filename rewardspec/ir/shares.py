@@ -45,7 +45,7 @@ def _make(graph: Graph, node: Node, total: Node, term: Node, done: dict[Node, No
     if node.constant == 0:
         return node
     match node.op, node.args:
-        case ("+" | "-"), (a, b):
+        case (("+" | "-"), (a, b)):
             return graph.apply(node.op, inner(a), inner(b))
         case "neg", (a,):
             return graph.apply("neg", inner(a))
@@ -61,7 +61,7 @@ def _make(graph: Graph, node: Node, total: Node, term: Node, done: dict[Node, No
             return graph.if_(condition, inner(then), inner(otherwise))
         case "spread", (a,):
             return graph.spread(inner(a), node.level)
-        case ("mean" | "sum"), (a, where, *by):
+        case (("mean" | "sum"), (a, where, *by)):
             if a.domain.missing:
                 where = graph.both(where, graph.present(a))
             return graph.reduce(node.op, inner(a), where, by[0] if by else None, *node.attributes)

@@ -105,7 +105,7 @@ def _quotient(a: Domain, b: Domain) -> Domain:
 
 def _power_domain(a: Domain, b: Domain) -> Domain:
     if a.lo >= 0:
-        low = 0 < a.lo and b.lo >= 0 and a.lo >= 1
+        low = a.lo > 0 and b.lo >= 0 and a.lo >= 1
         return interval(Fraction(1) if low else Fraction(0), inf)
     if b.constant is not None and b.constant.denominator == 1 and b.constant % 2 == 0:
         return interval(Fraction(0), inf)
@@ -202,8 +202,9 @@ def _negate(a):
     _power_domain,
     "{} ** {}",
     8,
-    undefined=lambda a, b: (0 in a and b.lo < 0)
-    or (a.lo < 0 and not (b.values is not None and all(v.denominator == 1 for v in b.values))),
+    undefined=lambda a, b: (
+        (0 in a and b.lo < 0) or (a.lo < 0 and not (b.values is not None and all(v.denominator == 1 for v in b.values)))
+    ),
 )
 def _power(a, b):
     if isinstance(a, float) or isinstance(b, float):
@@ -360,7 +361,11 @@ def _round(a):
     return Fraction(round(_rational(a)))
 
 
-@_op("sign", lambda a: interval(Fraction(-1) if a.lo < 0 else Fraction(0), Fraction(1) if a.hi > 0 else Fraction(0)), "torch.sign({})")
+@_op(
+    "sign",
+    lambda a: interval(Fraction(-1) if a.lo < 0 else Fraction(0), Fraction(1) if a.hi > 0 else Fraction(0)),
+    "torch.sign({})",
+)
 def _sign(a):
     return Fraction((a > 0) - (a < 0))
 

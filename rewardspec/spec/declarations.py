@@ -6,7 +6,8 @@ Component sections come down to expressions of the core language here (`desugar`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping as Map
+from collections.abc import Callable
+from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -169,7 +170,12 @@ def read_literal(scalar: Scalar, report: Report) -> Fraction | float | str | Non
         return expr.text
     value = _constant(expr)
     if value is None:
-        report.error("not-a-constant", f"`{shorten(scalar.text)}` is not a number", scalar.span, help="write it as `0.5` or `1/3`")
+        report.error(
+            "not-a-constant",
+            f"`{shorten(scalar.text)}` is not a number",
+            scalar.span,
+            help="write it as `0.5` or `1/3`",
+        )
     return value
 
 
@@ -211,9 +217,13 @@ def _usable_name(declared: Declarations, name: str, section: str, report: Report
     key = declared.root.get(section).key(name)
     if not NAME.match(name) or name in KEYWORDS:
         message = f"`{shorten(name)}` cannot be a name"
-        report.error("bad-name", message, key.span, help="names are letters, digits and `_`, and do not begin with a digit")
+        report.error(
+            "bad-name", message, key.span, help="names are letters, digits and `_`, and do not begin with a digit"
+        )
     elif name in RESERVED:
-        report.error("reserved-name", f"`{name}` has a meaning of its own in the language", key.span, help="choose another name")
+        report.error(
+            "reserved-name", f"`{name}` has a meaning of its own in the language", key.span, help="choose another name"
+        )
     elif section == "components" and name in declared.document.signals:
         first = declared.root.get("signals").key(name)
         report.error(
@@ -259,7 +269,9 @@ def _column(name: str, place: Mapping, measured: Measured, report: Report, gated
     key, node = place.key(name), place.get(name)
     wrote = [part for part in ("values", "range") if isinstance(node, Mapping) and node.key(part) is not None]
     if len(wrote) == 2:
-        report.error("two-domains", f"`{name}` has both `values` and `range`", node.key("range").span, help="keep one of them")
+        report.error(
+            "two-domains", f"`{name}` has both `values` and `range`", node.key("range").span, help="keep one of them"
+        )
         return None
     if not wrote:
         if isinstance(node, Mapping) and node.key("use") is not None:
@@ -276,7 +288,9 @@ def _column(name: str, place: Mapping, measured: Measured, report: Report, gated
         return None
     if measured.missing == "zero":
         if domain.symbols:
-            report.error("missing-zero", f"`{name}` holds names: no 0 can stand for a missing one", node.key("missing").span)
+            report.error(
+                "missing-zero", f"`{name}` holds names: no 0 can stand for a missing one", node.key("missing").span
+            )
             return None
         domain = domain if 0 in domain else domain.union(finite([Fraction(0)]))
     return Column(
@@ -303,14 +317,19 @@ def _values(measured: Measured, report: Report) -> Domain | None:
             report.error("infinite-value", "a value cannot be infinite", scalar.span)
             return None
         if literals.count(value) > 1:
-            report.error("duplicate-value", f"`{shorten(scalar.text)}` stands twice", scalar.span, help="keep one of them")
+            report.error(
+                "duplicate-value", f"`{shorten(scalar.text)}` stands twice", scalar.span, help="keep one of them"
+            )
             return None
     if all(isinstance(value, str) for value in literals):
         return symbolic(tuple(literals))
     if any(isinstance(value, str) for value in literals):
         wrong = next(s for s, value in zip(measured.values, literals, strict=True) if isinstance(value, str))
         report.error(
-            "mixed-values", "numbers and names cannot stand together", wrong.span, help=_truth_value(wrong.text) or "write numbers, or names alone"
+            "mixed-values",
+            "numbers and names cannot stand together",
+            wrong.span,
+            help=_truth_value(wrong.text) or "write numbers, or names alone",
         )
         return None
     if len(literals) > 256:
@@ -352,7 +371,11 @@ def _read_component(declared: Declarations, name: str, component: Component, rep
     key, node = place.key(name), place.get(name)
     wrote = {k.text for k, _ in node.items} if isinstance(node, Mapping) else set()
     when = read_expression(component.when, report)
-    sources = [part for part in ("expr", "stages") if part in wrote or (part == "expr" and isinstance(node, Scalar) and node.text)]
+    sources = [
+        part
+        for part in ("expr", "stages")
+        if part in wrote or (part == "expr" and isinstance(node, Scalar) and node.text)
+    ]
     if not sources and not wrote & {"values", "range", "use"}:
         value = None
         _column(name, place, component, report)
@@ -398,18 +421,26 @@ def _measured(name: str, key: Scalar, column: Column | None, report: Report) -> 
     return _call("required", raw) if column.gated else raw
 
 
-def _derived(name: str, node: Node, component: Component, sources: list[str], wrote: set[str], report: Report) -> Expr | None:
+def _derived(
+    name: str, node: Node, component: Component, sources: list[str], wrote: set[str], report: Report
+) -> Expr | None:
     if len(sources) == 2:
-        report.error("two-values", f"`{name}` has both `expr` and `stages`", node.key("stages").span, help="keep one of them")
+        report.error(
+            "two-values", f"`{name}` has both `expr` and `stages`", node.key("stages").span, help="keep one of them"
+        )
         return None
     usable = True
     for part in ("values", "level", "missing", "outside", "use") + (() if component.scale else ("range",)):
         if part in wrote:
             help = "a derived value's domain is inferred" if part in ("values", "range") else "leave it out"
-            report.error("not-measured", f"`{part}` is for what is measured; `{name}` is derived", node.key(part).span, help=help)
+            report.error(
+                "not-measured", f"`{part}` is for what is measured; `{name}` is derived", node.key(part).span, help=help
+            )
             usable = False
     if "squash" in wrote and "stages" not in sources:
-        report.error("not-staged", "`squash` is for `stages`", node.key("squash").span, help="write `expr: sigmoid(...)`")
+        report.error(
+            "not-staged", "`squash` is for `stages`", node.key("squash").span, help="write `expr: sigmoid(...)`"
+        )
         usable = False
     if sources == ["expr"]:
         expr = read_expression(component.expr, report)
@@ -438,7 +469,9 @@ def _derived(name: str, node: Node, component: Component, sources: list[str], wr
     return terms[0] if len(terms) == 1 else Operation(terms[0].span.to(terms[-1].span), "+", tuple(terms))
 
 
-def _scaled(declared: Declarations, name: str, value: Expr, component: Component, node: Mapping, report: Report) -> Expr | None:
+def _scaled(
+    declared: Declarations, name: str, value: Expr, component: Component, node: Mapping, report: Report
+) -> Expr | None:
     span = node.key("scale").span
     low, high = (read_expression(scalar, report) for scalar in component.scale)
     column = declared.columns.get(name)
@@ -460,7 +493,9 @@ def _scaled(declared: Declarations, name: str, value: Expr, component: Component
     return _call("rescale", value, *ends, low, high)
 
 
-def _gated(declared: Declarations, name: str, value: Expr, component: Component, when: Expr | None, report: Report) -> Expr | None:
+def _gated(
+    declared: Declarations, name: str, value: Expr, component: Component, when: Expr | None, report: Report
+) -> Expr | None:
     if when is None:
         return None
     if component.otherwise is None:
@@ -509,13 +544,20 @@ def _definable(declared: Declarations, signature: Signature, report: Report) -> 
             help="rename one of them",
         )
         return False
-    if name in RESERVED and signature.parameters is None or signature.parameters is not None and name in FUNCTIONS:
-        report.error("reserved-name", f"`{name}` has a meaning of its own in the language", signature.span, help="choose another name")
+    if (name in RESERVED and signature.parameters is None) or (signature.parameters is not None and name in FUNCTIONS):
+        report.error(
+            "reserved-name",
+            f"`{name}` has a meaning of its own in the language",
+            signature.span,
+            help="choose another name",
+        )
         declared.damaged.add(name)
         return False
     for parameter, _ in signature.parameters or ():
         if parameter in RESERVED:
-            report.error("reserved-name", f"`{parameter}` cannot be a parameter: it has a meaning of its own", signature.span)
+            report.error(
+                "reserved-name", f"`{parameter}` cannot be a parameter: it has a meaning of its own", signature.span
+            )
             return False
     return True
 
@@ -548,7 +590,12 @@ def _read_rest(declared: Declarations, report: Report) -> None:
     declared.keep = read_expression(document.keep, report)
     declared.advantage = read_expression(document.advantage, report)
     if root.key("advantage") is None:
-        report.error("no-advantage", "the spec does not say how rewards become advantages", start, help="add `advantage: gdpo`, or another scheme")
+        report.error(
+            "no-advantage",
+            "the spec does not say how rewards become advantages",
+            start,
+            help="add `advantage: gdpo`, or another scheme",
+        )
     for name, scalar in document.guarantees.items():
         expr = read_expression(scalar, report)
         if expr is not None:

@@ -183,9 +183,9 @@ def _drop(data: Any, loc: tuple) -> None:
     parents = [data]
     for part in loc:
         inner = parents[-1]
-        if isinstance(inner, dict) and part in inner:
-            parents.append(inner[part])
-        elif isinstance(inner, list) and isinstance(part, int) and part < len(inner):
+        if (isinstance(inner, dict) and part in inner) or (
+            isinstance(inner, list) and isinstance(part, int) and part < len(inner)
+        ):
             parents.append(inner[part])
         else:
             break
@@ -217,7 +217,9 @@ def _report(error: ErrorDetails, root: Mapping, report: Report) -> None:
             )
         case "missing" if name == "rewardspec":
             report.error(
-                "version", "the spec does not say which version of the language it is in", _start(root),
+                "version",
+                "the spec does not say which version of the language it is in",
+                _start(root),
                 help="begin with `rewardspec: 1`",
             )
         case "missing":

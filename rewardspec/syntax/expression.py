@@ -109,9 +109,7 @@ def _parse(text: str, at: Callable[[int, int], Span], report: Report, start: str
         rejected = error
     except UnexpectedCharacters as error:
         where, char = error.pos_in_stream, text[error.pos_in_stream]
-        report.error(
-            "syntax", f"unexpected `{shorten(char)}`", at(where, where + 1), help=_WAYS_OUT.get(char)
-        )
+        report.error("syntax", f"unexpected `{shorten(char)}`", at(where, where + 1), help=_WAYS_OUT.get(char))
         return None
     except UnexpectedEOF:
         _ends_early(text, at, report)

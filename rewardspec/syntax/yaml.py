@@ -145,7 +145,9 @@ class _Reader:
         if not isinstance(event, yaml_events.StreamEndEvent):
             self.stop("yaml", "a second document in one file", self.span(event), help="one spec a file")
         if not isinstance(node, Mapping):
-            self.stop("wrong-type", "a spec is a mapping of keys to values", node.span, help="begin with `rewardspec: 1`")
+            self.stop(
+                "wrong-type", "a spec is a mapping of keys to values", node.span, help="begin with `rewardspec: 1`"
+            )
         return node
 
     def node(self, event, depth: int) -> Node:

@@ -20,7 +20,10 @@ def _trl_block() -> Callable:
 
     method = grpo_trainer.GRPOTrainer._generate_and_score_completions
     body = ast.parse(textwrap.dedent(inspect.getsource(method))).body[0].body
-    names = [node.targets[0].id if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else "" for node in body]
+    names = [
+        node.targets[0].id if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else ""
+        for node in body
+    ]
     try:
         start = names.index("unscorable_mask")
         end = next(i for i in range(start, len(body)) if names[i] == "advantages" and "nan_to_num" in ast.dump(body[i]))

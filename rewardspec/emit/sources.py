@@ -1,0 +1,244 @@
+"""The torch source of every kind of node."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from rewardspec.emit.shapes import Shapes, Weighted
+from rewardspec.ir.graph import Node
+from rewardspec.ir.names import PI
+from rewardspec.ir.patterns import ZScore
+from rewardspec.ops.elementwise import ELEMENTWISE
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.types import Level
+
+ATOM = 10  # precedence of a name or a call
+
+
+class Sources(Shapes):
+    """One expression a node; `source` (in `Emitter`) gives the names of lines that stand for others."""
+
+    def compute(self, node: Node) -> tuple[str, int]:
+        fused = self.fused(node)
+        if fused:
+            return self.weighted_zscores(fused), ATOM
+        found = self.zscore(node)
+        if found:
+            return self.zscore_call(found), ATOM
+        op = node.op
+        if self.plain_center(node):
+            x = node.args[0]
+            arguments = ["group_center", self.whole(x, Level.ROLLOUT), *self.summands_argument(x)]
+            return f"{self.layout(x, node.args[1].attributes[0], None)}.map({', '.join(arguments)})", ATOM
+        if op in ELEMENTWISE:
+            return self.elementwise(node)
+        if op in REDUCTIONS:
+            return self.reduction(node), ATOM
+        match op:
+            case "const":
+                value = float(node.constant)
+                return repr(value), ATOM if value >= 0 else 7
+            case "missing":
+                return 'float("nan")', ATOM
+            case "column":
+                return f'batch["{node.attributes[0]}"]', ATOM
+            case "given":
+                return self.given(node), ATOM
+            case "spread":
+                inner = self.source(node.args[0], node.boolean, 0)
+                if node.args[0].level is Level.GROUP:
+                    return f"batch.spread({inner})", ATOM
+                return (f"batch.full({inner})" if node.level is Level.ROLLOUT else f"batch.full_groups({inner})"), ATOM
+            case "required":
+                text = self.number(node.args[0])
+                return text, ATOM if text.isidentifier() else 0
+            case "present":
+                return f"~torch.isnan({self.number(node.args[0])})", 7
+            case "coalesce":
+                x, otherwise = node.args
+                return (
+                    f"torch.where(torch.isnan({self.tensor(x)}), {self.level(otherwise, node)}, {self.level(x, node)})",
+                    ATOM,
+                )
+            case "if":
+                return self.choice(node), ATOM
+            case "sum_components":
+                if any(a.domain.missing for a in node.args):
+                    return (
+                        f"add_present([{', '.join(self.level(self_, node, tensor=True) for self_ in node.args)}])",
+                        ATOM,
+                    )
+                return " + ".join(self.level(a, node, least=5) for a in node.args), 5
+        raise AssertionError(f"no source for {node!r}")
+
+    def level(self, node: Node, user: Node, least: int = 0, tensor: bool = False, as_condition: bool = False) -> str:
+        """A node's source at the level of its user: a group's value is spread over its rollouts."""
+        if node.level is Level.GROUP and user.level is Level.ROLLOUT and node.op != "const":
+            return f"batch.spread({self.source(node, as_condition, 0)})"
+        return self.tensor(node) if tensor else self.source(node, as_condition, least)
+
+    def tensor(self, node: Node) -> str:
+        """A node's source as a tensor, also where it is a number in Python."""
+        text = self.number(node)
+        return f"batch.value({text})" if self.is_python(node) else text
+
+    def is_python(self, node: Node) -> bool:
+        """Whether the source of a node is a number in Python, not a tensor."""
+        if node.op in ("const", "missing") or (node.op == "given" and node.attributes[0] in ("eps", "pi")):
+            return True
+        return node.op in ("+", "-", "*", "/", "**", "neg", "sum_components") and all(
+            self.is_python(a) for a in node.args
+        )
+
+    def given(self, node: Node) -> str:
+        (name,) = node.attributes
+        match name:
+            case "eps":
+                return "EPS"
+            case "pi":
+                return repr(float(PI))
+            case "group_size":
+                return "batch.group_sizes().to(batch.dtype)"
+            case "batch_size":
+                return "batch.value(float(batch.n))"
+        return f'batch.given("{name}", {"None" if name == "progress" else name})'
+
+    def elementwise(self, node: Node) -> tuple[str, int]:
+        op = ELEMENTWISE[node.op]
+        if node.op == "not" and node.args[0].op == "present":
+            return f"torch.isnan({self.number(node.args[0].args[0])})", ATOM
+        logical = node.op in ("and", "or", "not")
+        if node.op in ("minimum", "maximum"):
+            limit = next((a for a in node.args if self.is_python(a)), None)
+            other = next((a for a in node.args if a is not limit), None)
+            if limit is not None and other is not None and not self.is_python(other):
+                side = "max" if node.op == "minimum" else "min"
+                return f"{self.level(other, node, least=9)}.clamp({side}={self.number(limit)})", ATOM
+        if op.precedence == 9:  # a function of tensors
+            return op.torch.format(*(self.level(a, node, least=9, tensor=True) for a in node.args)), ATOM
+        tighter = op.precedence + 1
+        texts = []
+        for i, arg in enumerate(node.args):
+            least = op.precedence if i == 0 and op.precedence in (2, 4, 5, 6) else tighter
+            if node.op == "neg":
+                least = 7
+            text = self.level(arg, node, least=least, as_condition=logical)
+            texts.append(self.as_measured(node, i, text))
+        if op.boolean and all(self.is_python(a) for a in node.args):
+            texts[0] = self.tensor(node.args[0])
+        return op.torch.format(*texts), op.precedence
+
+    def as_measured(self, node: Node, i: int, text: str) -> str:
+        """A constant that is compared with a column, rounded as the column is."""
+        limit, other = node.args[i], node.args[1 - i] if len(node.args) == 2 else None
+        if other is None or other.op != "column" or limit.constant is None or not ELEMENTWISE[node.op].boolean:
+            return text
+        if other.domain.values is not None:
+            return text  # its values are taken as declared
+        value, bits = limit.constant, abs(limit.constant.numerator).bit_length()
+        odd = abs(value.numerator) >> (((value.numerator & -value.numerator).bit_length() - 1) if value else 0)
+        if value.denominator & (value.denominator - 1) == 0 and odd.bit_length() <= 8 and bits < 16:
+            return text  # every float type holds it
+        return f'batch.rounded({text}, "{other.attributes[0]}")'
+
+    def choice(self, node: Node) -> str:
+        condition, then, otherwise = node.args
+        parts = [self.level(condition, node, as_condition=True)]
+        both = self.is_python(then) and self.is_python(otherwise)
+        parts.append(self.tensor(then) if both else self.level(then, node))
+        parts.append(self.level(otherwise, node))
+        return f"torch.where({', '.join(parts)})"
+
+    # Reductions ----------------------------------------------------------------------------------
+
+    def layout(self, x: Node, over: Level, by: Node | None) -> str:
+        if over is Level.GROUP:
+            layout = "batch.groups"
+        else:
+            layout = "batch.rollouts" if x.level is Level.ROLLOUT else "batch.among_groups"
+        if by is None:
+            return layout
+        return f"{layout}.by({self.whole(by, x.level)})"
+
+    def whole(self, node: Node, level: Level, as_condition: bool = False) -> str:
+        """A node's source as a tensor with a value for every row of a layout."""
+        text = self.source(node, as_condition, 0)
+        if node.level is Level.GROUP and level is Level.ROLLOUT:
+            text = f"batch.spread({text})"
+        if not self.covers(node, level):
+            return f"batch.full({text})" if level is Level.ROLLOUT else f"batch.full_groups({text})"
+        return text
+
+    def covers(self, node: Node, level: Level) -> bool:
+        """Whether the tensor of a node surely has an element for every row (no broadcast left to do)."""
+        if node.level < level and not (node.level is Level.GROUP and level is Level.ROLLOUT and node.op == "column"):
+            return False
+        if node.op in ("column", "spread") or node.op in REDUCTIONS or self.zscore(node) or self.fused(node):
+            return node.op != "spread" or node.args[0].level < Level.GROUP
+        return any(a.level is node.level and self.covers(a, level) for a in node.args)
+
+    def mask(self, x: Node, where: Node | None) -> str | None:
+        parts = []
+        if where is not None and where.constant != 1:
+            parts.append(self.whole(where, x.level, as_condition=True))
+        if x.domain.missing:
+            parts.append(f"~torch.isnan({self.whole(x, x.level)})")
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else " & ".join(f"({p})" if " " in p else p for p in parts)
+
+    def reduction(self, node: Node) -> str:
+        x, where, *by = node.args
+        over, parameter = node.attributes
+        layout = self.layout(x, over, by[0] if by else None)
+        kernel = f"group_{node.op}"
+        arguments = [kernel, self.whole(x, x.level, as_condition=x.boolean and node.op in ("any", "all"))]
+        mask = self.mask(x, where)
+        if mask:
+            arguments.append(mask)
+        if node.op in ("std", "var"):
+            arguments.append(f"ddof={int(parameter)}")
+            arguments += self.summands_argument(x)
+        if node.op == "quantile":
+            arguments.append(f"q={float(parameter)!r}")
+        call = f"{layout}.{'map' if REDUCTIONS[node.op].keeps_level else 'reduce'}({', '.join(arguments)})"
+        if by and not REDUCTIONS[node.op].keeps_level:
+            return f"{layout}.back({call})"
+        return call
+
+    def zscore_call(self, found: ZScore) -> str:
+        layout = self.layout(found.x, found.over, found.by)
+        arguments = ["group_zscore", self.whole(found.x, found.x.level)]
+        mask = self.mask(found.x, found.where)
+        if mask:
+            arguments.append(mask)
+        if found.eps is not None:
+            arguments.append(f"eps={self.number(found.eps)}")
+        if found.ddof != 1:
+            arguments.append(f"ddof={int(found.ddof)}")
+        if found.centered:
+            arguments.append("centered=True")
+        arguments += self.summands_argument(found.x)
+        return f"{layout}.map({', '.join(arguments)})"
+
+    def weighted_zscores(self, fused: Weighted) -> str:
+        return f"weighted_zscores({self.weighted_arguments(fused)})"
+
+    def weighted_arguments(self, fused: Weighted) -> str:
+        values = ", ".join(self.whole(x, Level.ROLLOUT) for x, _ in fused.terms)
+        weights = ", ".join("1.0" if w is None else self.number(w) for _, w in fused.terms)
+        eps = "0.0" if fused.eps is None else self.number(fused.eps)
+        ddof = "" if fused.ddof == 1 else f", ddof={int(fused.ddof)}"
+        return f"batch, [{values}], [{weights}], eps={eps}{ddof}"
+
+    def summands_argument(self, x: Node) -> list[str]:
+        """What tells a kernel how large the values were that `x` was summed from."""
+        fused = self.fused(x)
+        if fused:
+            bound = [abs(w.constant) if w is not None and w.constant is not None else w for _, w in fused.terms]
+            bound = [Fraction(1) if w is None else w for w in bound]
+            known = all(isinstance(w, Fraction) for w in bound)
+            arguments = [f"summands=lambda: largest_zscores({self.weighted_arguments(fused)})"]
+            return arguments + ([f"bound={float(max(bound))!r}"] if known else [])
+        terms = self.summands(x)
+        return [] if terms is None else [f"summands=lambda: largest({', '.join(self.level(t, x) for t in terms)})"]

@@ -1,0 +1,282 @@
+"""The rollouts of one call."""
+
+import math
+
+import torch
+
+from rewardspec.emit.support.columns import (
+    RolloutError,
+    _as_tensor,
+    _bound,
+    _dense_size,
+    _expected,
+    _group_ids,
+    _probe,
+    _snap,
+)
+from rewardspec.emit.support.layout import Layout, sorted_layout
+
+
+class Batch:
+    """The rollouts of one call: columns read and checked, groups laid out.
+
+    columns: names to tensors, arrays or lists of N values (None and NaN are missing).
+    groups: one group size, or N ids of any hashable kind.
+    needed: (name, options of `_read`) for each column.
+    """
+
+    def __init__(self, columns, groups, needed, step=None, total_steps=None):
+        self.problems, self.checks = [], []
+        self.step, self.total_steps = step, total_steps
+        absent = [name for name, _ in needed if name not in columns]
+        if absent:
+            found = ", ".join(f"`{name}`" for name in columns) or "none"
+            lines = [f"column `{name}` is missing" for name in absent]
+            raise RolloutError("\n".join([*lines, f"the columns given are {found}"]))
+        given = {name: _as_tensor(columns[name], name) for name, _ in needed}
+        self.kinds = {name: x.dtype for name, x in given.items() if isinstance(x, torch.Tensor)}
+        self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
+        devices = {x.device for x in (*given.values(), groups) if isinstance(x, torch.Tensor)}
+        self.device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
+        self._lay_out(groups, {name: given[name] for name, options in needed if options.get("level") != "batch"})
+        self._read(given, needed)
+        self._raise()
+
+    def __getitem__(self, name):
+        return self.values[name]
+
+    def _lay_out(self, groups, columns):
+        lengths = {name: len(x) for name, x in columns.items() if not isinstance(x, torch.Tensor) or x.dim()}
+        if isinstance(groups, int) and not isinstance(groups, bool):
+            n, ids, self.labels = max(lengths.values(), default=0), None, None
+            if groups < 1:
+                raise RolloutError(f"a group size of {groups}: it is at least 1")
+        else:
+            ids, self.labels = _group_ids(groups)
+            n = len(ids)
+        for name, length in lengths.items():
+            if length != n:
+                raise RolloutError(
+                    f"column `{name}` has {length} values for {n} {'rollouts' if ids is None else 'group ids'}"
+                )
+        if ids is None and n % groups:
+            raise RolloutError(f"{n} rollouts do not divide into groups of {groups}")
+        self.n = n
+        size = groups if ids is None else _dense_size(ids)
+        if size:
+            count = n // size
+            self.groups = Layout((count, size), [(0, count, size)], (count, 1))
+            self.order, self.group_of = None, None
+        else:
+            self.groups = sorted_layout(ids.to(self.device))
+            self.order, count = self.groups.order, self.groups.reduced[0]
+            self.groups.order = None  # columns are brought into order once, as they are read
+            self.group_of = torch.arange(count, device=self.device).repeat_interleave(self.group_sizes())
+        self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
+        self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
+        coarsest = max((torch.finfo(kind).eps for kind in self.kinds.values() if kind.is_floating_point), default=0.0)
+        for layout in (self.groups, self.rollouts, self.among_groups):
+            layout.rounding = max(2 * coarsest, 4 * torch.finfo(self.dtype).eps)
+
+    def group_sizes(self):
+        """How many rollouts each group has."""
+        sizes = [torch.full((count,), size, device=self.device) for _, count, size in self.groups.blocks]
+        return torch.cat(sizes).reshape(self.groups.reduced) if sizes else torch.zeros(0, dtype=torch.long)
+
+    # Reading columns
+
+    def _read(self, given, needed):
+        """`values`: every column checked, with the shape of its level.
+
+        A look at the extremes of each column, all of them fetched together, tells whether it is as
+        declared; only where one is not, its values are looked at one by one.
+        """
+        self.values = {}
+        ready = [(name, self._prepared(name, given[name], options), options) for name, options in needed]
+        alike = []  # short columns declared alike are looked at together
+        for name, x, options in ready:
+            if x is not None and x.numel():
+                same = next((found for found in alike if found[0] == options and found[1][0].shape == x.shape), None)
+                if same is None or x.numel() > 2**15:
+                    alike.append((options, [x], [name]))
+                else:
+                    same[1].append(x)
+                    same[2].append(name)
+        probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in alike]
+        extremes = torch.stack([end for ends, _ in probed for end in ends]).tolist() if probed else []
+        suspect = set()
+        for i, (_, (low, high)) in enumerate(probed):
+            least, most = extremes[2 * i : 2 * i + 2]
+            if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
+                suspect.update(alike[i][2])
+        for name, x, options in ready:
+            if x is None:
+                continue
+            if name in suspect:
+                x = self._repaired(name, x, **options)
+            level = options.get("level", "rollout")
+            self.values[name] = x.reshape(self.groups.shape) if level == "rollout" else self._coarse(name, x, level)
+
+    def _prepared(self, name, x, options):
+        """A column in its order and type, missing values replaced where 0 stands for them."""
+        if "symbols" in options:
+            x = self._codes(name, x, options["symbols"])
+        elif not isinstance(x, torch.Tensor):
+            wrong = next((v for v in x if isinstance(v, (str, bytes))), None)
+            self.problems.append(f"column `{name}` holds {wrong!r}: it should hold numbers")
+            return None
+        batch_level = options.get("level") == "batch"
+        x = x.reshape(1) if batch_level and x.dim() == 0 else x
+        if x.dim() != 1:
+            self.problems.append(f"column `{name}` has shape {tuple(x.shape)}: one value for each rollout is wanted")
+            return None
+        if batch_level and len(x) not in (1, self.n):
+            self.problems.append(f"column `{name}` has {len(x)} values: it is one for the batch")
+            return None
+        if x.dtype is not self.dtype or x.device != self.device:
+            x = x.to(self.device, self.dtype)
+        if self.order is not None and len(x) == self.n:
+            x = x[self.order]
+        if options.get("zero"):
+            x = torch.where(torch.isnan(x), 0.0, x)
+        return x
+
+    def _repaired(self, name, x, values=None, low=None, high=None, symbols=None, missing=False, clip=False, **_):
+        """A column that is not plainly as declared: snapped or clipped, what is wrong with it noted."""
+        measured = x
+        if symbols is not None:
+            bad = torch.zeros_like(x, dtype=torch.bool)
+        elif values is not None:
+            x, bad = _snap(x, values, self.kinds[name], clip)
+        else:
+            x, bad = _bound(x, low, high, clip)
+        if not missing:
+            bad = bad | torch.isnan(x)
+        expected = _expected(values, low, high, symbols)
+        self.checks.append((bad, lambda i: self._unwanted(name, measured, i, expected)))
+        return x
+
+    def _codes(self, name, x, symbols):
+        """Names to their indices, None to NaN."""
+        index = {symbol: float(i) for i, symbol in enumerate(symbols)}
+        if isinstance(x, torch.Tensor):
+            self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
+            return torch.zeros(len(x) if x.dim() else 1)
+        for row, value in enumerate(x):
+            if value is not None and value not in index and len(self.problems) < 20:
+                where = f"rollout {row} of group {self.label(row)!r}"
+                self.problems.append(f"column `{name}` is {value!r} at {where}: it can be {', '.join(symbols)}")
+        return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x])
+
+    def _coarse(self, name, x, level):
+        """A column that is the same within a group, or the batch, as one value for each."""
+        if level == "batch":
+            first = x[:1].reshape(()) if x.numel() else torch.full((), float("nan"), dtype=x.dtype)
+            differs = (x != first) & ~(x.isnan() & first.isnan())
+            if len(x) > 1:
+                self.checks.append(
+                    (differs, lambda i: f"column `{name}` differs at {self.where(i)}: it is one value for the batch")
+                )
+            return first
+        rows = x.reshape(self.groups.shape)
+        first = self.groups.reduce(lambda part, _: part[..., :1], rows)
+        spread = self.spread(first)
+        differs = (rows != spread) & ~(rows.isnan() & spread.isnan())
+        self.checks.append(
+            (differs, lambda i: f"column `{name}` differs within its group at {self.where(i)}: it is one value a group")
+        )
+        return first
+
+    def _unwanted(self, name, measured, row, expected):
+        value = float(measured[row if len(measured) > 1 else 0])
+        what = "missing" if value != value else f"{value:.6g}"
+        return f"column `{name}` is {what} at {{where}}: it should be {expected}"
+
+    # Shapes
+
+    def spread(self, x):
+        """A value for every group as one for every rollout of it."""
+        return x if self.group_of is None else x[self.group_of]
+
+    def full(self, x):
+        """One value for every rollout, of a coarser one or a number."""
+        return self.value(x).expand(self.groups.shape)
+
+    def full_groups(self, x):
+        return self.value(x).expand(self.groups.reduced)
+
+    def value(self, x):
+        """A number of Python as a tensor."""
+        if isinstance(x, torch.Tensor):
+            return x
+        return torch.tensor(x, dtype=torch.bool if isinstance(x, bool) else self.dtype, device=self.device)
+
+    def number(self, condition):
+        return condition.to(self.dtype)
+
+    def rounded(self, x, name):
+        """A constant as the column it is compared with would hold it: float32 0.7 meets `>= 0.7`."""
+        kind = self.kinds[name]
+        return torch.tensor(x, dtype=kind).item() if kind.is_floating_point else x
+
+    def given(self, name, value):
+        """`step`, `total_steps` or `progress` of this call."""
+        for needed in ("step", "total_steps") if name == "progress" else (name,):
+            if getattr(self, needed) is None:
+                raise RolloutError(f"the spec uses `{name}`: pass `{needed}=`")
+        if name == "progress":
+            if self.total_steps <= 0:
+                raise RolloutError(f"total_steps is {self.total_steps}: it is at least 1")
+            value = min(max(self.step / self.total_steps, 0.0), 1.0)
+        return torch.tensor(float(value), dtype=torch.float64, device=self.device)
+
+    def rows(self, x):
+        """One value for every rollout, [N], in the caller's order."""
+        x = (x if x.dim() and x.numel() == self.n else self.full(x)).reshape(-1)
+        if self.order is None:
+            return x
+        result = torch.empty_like(x)
+        result[self.order] = x
+        return result
+
+    # Errors
+
+    def where(self, row):
+        """Words for a row: its number in the caller's order, and its group."""
+        at = row if self.order is None else int(self.order[row])
+        return f"rollout {at} of group {self.label(at)!r}"
+
+    def label(self, rollout):
+        if self.labels is None:
+            return rollout // self.groups.blocks[0][2]
+        return self.labels(rollout)
+
+    def refuse(self, bad, what):
+        """Note that `bad` (a condition of any level) must hold nowhere."""
+        bad = bad if torch.is_tensor(bad) else torch.tensor(bad)
+        if bad.numel() != self.n or bad.dim() != len(self.groups.shape):
+            bad = self.spread(bad).expand(self.groups.shape) if bad.dim() else bad.expand(self.groups.shape)
+        self.checks.append((bad, lambda i: what + " at {where}"))
+
+    def _raise(self):
+        """One look at all that was noted (one synchronisation with the device), then the error, if any."""
+        if self.checks and bool(torch.stack([bad.any() for bad, _ in self.checks]).any()):
+            for bad, words in self.checks:
+                rows = bad.reshape(-1).nonzero().reshape(-1)
+                if len(rows):
+                    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+                    row = int(rows[0])
+                    self.problems.append(words(row).replace("{where}", self.where(row)) + more)
+        self.checks = []
+        if self.problems:
+            raise RolloutError("\n".join(self.problems))
+
+    def finish(self, advantage):
+        """The advantage, [..] for every rollout, once it is known to be finite."""
+        advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
+        extremes = torch.stack(torch.aminmax(advantage)).tolist() if self.n else ()
+        if self.checks or not all(map(math.isfinite, extremes)):
+            self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing, or 0/0, at {where}"))
+            self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
+            self._raise()
+        return advantage

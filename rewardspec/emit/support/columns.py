@@ -1,0 +1,109 @@
+"""Columns and group ids as callers give them, to tensors that are as declared."""
+
+import math
+
+import torch
+
+
+class RolloutError(ValueError):
+    """Rollouts that a spec cannot be computed on. The message names column, rollout and group."""
+
+
+def _as_tensor(x, name):
+    """A 1-D tensor of a column; a list as it is where it holds names."""
+    if isinstance(x, torch.Tensor):
+        return x.detach() if x.requires_grad else x
+    if hasattr(x, "dtype") and hasattr(x, "tolist"):  # NumPy, without importing it
+        if getattr(x.dtype, "kind", "") in "biuf":
+            return torch.as_tensor(x)
+        x = x.tolist()
+    if isinstance(x, (bool, int, float)):
+        return torch.tensor(float(x))
+    try:
+        x = list(x) if not isinstance(x, (str, bytes)) else [x]
+    except TypeError:
+        raise RolloutError(f"column `{name}` is {x!r}: it should hold one value for each rollout") from None
+    if any(isinstance(v, (str, bytes)) for v in x) or (x and all(v is None for v in x)):
+        return x
+    try:
+        return torch.tensor([float("nan") if v is None else float(v) for v in x], dtype=torch.float32)
+    except (TypeError, ValueError, OverflowError):
+        wrong = next((v for v in x if not isinstance(v, (int, float, type(None)))), "a number too large for a float")
+        raise RolloutError(f"column `{name}` holds {wrong!r}: it should hold one number for each rollout") from None
+
+
+def _group_ids(groups):
+    """Integer ids [N], and a function from a rollout to the label the caller gave its group."""
+    if hasattr(groups, "dtype") and not isinstance(groups, torch.Tensor):
+        groups = torch.as_tensor(groups) if groups.dtype.kind in "biu" else groups.tolist()
+    if isinstance(groups, torch.Tensor):
+        if groups.dim() != 1 or groups.is_floating_point():
+            raise RolloutError("group ids are N whole numbers, or any N hashable values in a list")
+        return groups.long(), lambda i: groups[i].item()
+    try:
+        groups = list(groups)
+        known = {}
+        ids = torch.tensor([known.setdefault(g, len(known)) for g in groups], dtype=torch.long)
+    except TypeError:
+        raise RolloutError("groups are one group size, or N hashable ids") from None
+    return ids, lambda i: groups[i]
+
+
+def _dense_size(ids):
+    """The one size of groups whose rows stand together; 0 where the rows have to be sorted."""
+    n = len(ids)
+    if n == 0:
+        return 1
+    change = ids[1:] != ids[:-1]
+    size = int(change.int().argmax()) + 1 if bool(change.any()) else n
+    if n % size:
+        return 0
+    rows = ids.view(-1, size)
+    together = bool((rows == rows[:, :1]).all())
+    return size if together and len(torch.unique(rows[:, 0])) == n // size else 0
+
+
+def _expected(values, low, high, symbols=None):
+    if symbols is not None:
+        return "one of " + ", ".join(symbols)
+    if values is not None:
+        return "one of " + ", ".join(f"{v:g}" for v in values)
+    if low is None and high is None:
+        return "a finite number"
+    return f"from {'-inf' if low is None else f'{low:g}'} to {'inf' if high is None else f'{high:g}'}"
+
+
+def _probe(x, values=None, low=None, high=None, **_):
+    """Two numbers that lie within two limits if (few values: and only if) a column is as declared.
+
+    The product of the distances to the declared values is 0 where a value is one of them.
+    """
+    if values is None:
+        return torch.aminmax(x), (-math.inf if low is None else low, math.inf if high is None else high)
+    if len(values) > 4 or any(b - a < 1e-3 for a, b in zip(values, values[1:], strict=False)):
+        return (x.new_ones(()),) * 2, (0.0, 0.0)  # too many, or too near: look at each
+    product = x - values[-1]
+    for value in values[:-1]:
+        product *= x - value if value else x
+    return torch.aminmax(product), (0.0, 0.0)
+
+
+def _snap(x, values, kind, clip):
+    """`x` with each value as the declared one it is within rounding of, and where there is none such."""
+    declared = torch.tensor(values, dtype=torch.float64, device=x.device)
+    wide = x.double()
+    nearest = declared[torch.bucketize(wide, (declared[1:] + declared[:-1]) / 2)]
+    ulp = max(torch.finfo(kind).eps if kind.is_floating_point else 0.0, torch.finfo(x.dtype).eps)
+    missing = torch.isnan(x)
+    bad = torch.isinf(x) if clip else ((wide - nearest).abs() > 2 * ulp * nearest.abs()) & ~missing
+    return torch.where(missing, x, nearest.to(x.dtype)), bad
+
+
+def _bound(x, low, high, clip):
+    """`x` held to its range, and where it is outside by more than rounding."""
+    bad, slack = torch.isinf(x), 2 * torch.finfo(x.dtype).eps
+    if not clip and low is not None:
+        bad = bad | (x < low - slack * abs(low))
+    if not clip and high is not None:
+        bad = bad | (x > high + slack * abs(high))
+    return x if low is None and high is None else x.clamp(low, high), bad

@@ -1,0 +1,233 @@
+"""Kernels: [groups, size] to [groups, 1] or [groups, size]. They compute in float64 inside."""
+
+import torch
+
+
+def deviations(x, mask):
+    """x - mean (0 outside the mask), the first value, the mean less that, and the count.
+
+    Starting from a value of the group makes a group of equal values 0 exactly, and costs no digits
+    where there is a large offset.
+    """
+    if mask is None:
+        first = x[..., :1].double()
+        deviation = x.double() - first
+        shift = deviation.mean(-1, keepdim=True) if x.shape[-1] else deviation.sum(-1, keepdim=True)
+        return deviation.sub_(shift), first, shift, x.shape[-1]
+    chosen = x.gather(-1, mask.int().argmax(-1, keepdim=True)) if x.shape[-1] else x.sum(-1, keepdim=True)
+    first = torch.where(mask.any(-1, keepdim=True), chosen, 0.0).double()
+    deviation = torch.where(mask, x.double() - first, 0.0)
+    count = mask.sum(-1, keepdim=True).double()
+    shift = deviation.sum(-1, keepdim=True) / count.clamp(min=1.0)
+    return torch.where(mask, deviation - shift, 0.0), first, shift, count
+
+
+def spread_out(deviation, norm, count, rounding, size, bound=None):
+    """Which groups have spread, [..., 1]: max - min of more than `rounding` times `size`.
+
+    norm: root of the summed squares of `deviation`. size: a function that gives the largest
+    magnitude that the values of each group were summed from, [..., 1]. bound: a number that it
+    surely does not exceed. The norm is at most sqrt(count) / 2 times max - min, so it alone tells,
+    but for groups whose spread is near rounding. None where every group has spread.
+    """
+    sure = ~(norm <= rounding * (count**0.5 / 2) * (size() if bound is None else bound))  # NaN goes on, to be reported
+    if bool(sure.all()):
+        return None
+    unsure = (norm > 0) & ~sure
+    if bool(unsure.any()):
+        extent = deviation.amax(-1, keepdim=True) - deviation.amin(-1, keepdim=True)
+        sure |= unsure & (extent > rounding * size())
+    return sure
+
+
+def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding=None):
+    """Deviations from the mean, the standard deviation, and which groups have any (None: all).
+
+    Without `summands` nothing was summed: values of a group without spread are as large as its first,
+    and a few units in the last place of the type that is computed in are all that rounding can do.
+    """
+    if centered and mask is None:  # the mean is 0 by construction
+        deviation, first, count = x, x[..., :1], x.shape[-1]
+    else:
+        deviation, first, _, count = deviations(x, mask)
+        if centered:
+            deviation = torch.where(mask, x.double(), 0.0)
+    norm = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True, dtype=torch.float64)
+    if summands is None:
+        size, rounding = first.double().abs, 4 * torch.finfo(x.dtype).eps
+    else:
+        size = lambda: summands().double().amax(-1, keepdim=True)  # noqa: E731
+    alive = spread_out(deviation, norm, count, rounding, size, None if bound is None else bound * count**0.5)
+    divisor = (count - ddof).clamp(min=1.0) if mask is not None else max(count - ddof, 1)
+    return deviation, norm / divisor**0.5, alive
+
+
+def only(alive, x):
+    """`x` where a group has spread, 0 elsewhere."""
+    return x if alive is None else torch.where(alive, x, 0.0)
+
+
+def group_mean(x, mask):
+    _, first, shift, count = deviations(x, mask)
+    mean = first + shift
+    return (mean if mask is None else torch.where(count > 0, mean, float("nan"))).to(x.dtype)
+
+
+def group_sum(x, mask):
+    wide = x.double() if mask is None else torch.where(mask, x.double(), 0.0)
+    return wide.sum(-1, keepdim=True).to(x.dtype)
+
+
+def group_std(x, mask, ddof=1, **sums):
+    """Fewer than two values have no spread, at any divisor."""
+    _, std, alive = spread_of(x, mask, ddof, **sums)
+    return only(alive, std).to(x.dtype)
+
+
+def group_var(x, mask, ddof=1, **sums):
+    _, std, alive = spread_of(x, mask, ddof, **sums)
+    return only(alive, std.square()).to(x.dtype)
+
+
+def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=None, **sums):
+    """(x - mean) / (std + eps); exactly 0 where there is no spread, and outside the mask.
+
+    centered: the mean is 0 by construction and is not subtracted, so that zeros stay zeros.
+    """
+    if centered and mask is None and bound is not None and len(x) == 1:  # the batch, and surely spread out
+        norm, count = float(torch.linalg.vector_norm(x, dtype=torch.float64)), x.shape[-1]
+        if norm > rounding / 2 * bound * count:
+            return x * (1.0 / (norm / max(count - ddof, 1) ** 0.5 + eps))
+    deviation, std, alive = spread_of(x, mask, ddof, centered=centered, bound=bound, rounding=rounding, **sums)
+    factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
+    return (deviation * factor).to(x.dtype)
+
+
+def group_center(x, mask, **sums):
+    """x - mean; exactly 0 where there is no spread, and outside the mask."""
+    deviation, _, alive = spread_of(x, mask, 0, **sums)
+    return only(alive, deviation).to(x.dtype)
+
+
+def weighted_zscores(batch, values, weights, eps=0.0, ddof=1):
+    """The sum of weight * z-score over the components, all of them in one pass over the groups.
+
+    values: one for every rollout, of each component. weights: numbers, [] or one for every group.
+    """
+    weights = [w.reshape(-1, 1) if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
+    blocks, start, parts = batch.groups.blocks, 0, []
+    for block, (_, count, size) in zip(zip(*(batch.groups.split(x) for x in values), strict=True), blocks, strict=True):
+        own = [w[start : start + count] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
+        parts.append(_weighted_block(block, own, count, size, eps, ddof))
+        start += count
+    whole = parts[0] if len(parts) == 1 else torch.cat([part.reshape(-1) for part in parts])
+    return whole.reshape(batch.groups.shape)
+
+
+def _weighted_block(values, weights, count, size, eps, ddof):
+    """`weighted_zscores` of [P, G] values: on a CPU so many groups at a time that they stay in the cache."""
+    step = 2**18 // max(1, len(values) * size)
+    if count <= step or values[0].device.type != "cpu":
+        return _weighted_slab(torch.stack(values).double(), weights, values[0].dtype, eps, ddof)
+    result = torch.empty(count, size, dtype=values[0].dtype)
+    room = torch.empty(len(values), step, size, dtype=torch.float64)
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        x = room[:, : stop - start]
+        for row, value in zip(x, values, strict=True):
+            row.copy_(value[start:stop])
+        own = [w[start:stop] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
+        result[start:stop] = _weighted_slab(x, own, result.dtype, eps, ddof)
+    return result
+
+
+def _weighted_slab(x, weights, dtype, eps, ddof):
+    """`weighted_zscores` of x, [K, P, G] in float64, which is overwritten."""
+    size = x.shape[-1]
+    first = x[..., :1].clone()
+    x -= first  # a group of equal values is 0 from here on, exactly
+    x -= x.mean(-1, keepdim=True)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    rounding = 4 * torch.finfo(dtype).eps
+    near = first.abs().mul_(rounding * size**0.5 / 2)
+    if not torch.equal(norm > near, norm > 0):  # some spread may be rounding
+        x *= only(spread_out(x, norm, size, rounding, first.abs), torch.ones_like(norm))
+    factor = norm.div_(max(size - ddof, 1) ** 0.5).add_(eps or 1e-300).reciprocal_()
+    for row, weight in zip(factor, weights, strict=True):
+        if isinstance(weight, torch.Tensor) or weight != 1.0:
+            row *= weight
+    x *= factor
+    return (x[0] if len(x) == 1 else x.sum(0)).to(dtype)
+
+
+def group_min(x, mask):
+    if mask is None:
+        return x.amin(-1, keepdim=True)
+    least = torch.where(mask, x, float("inf")).amin(-1, keepdim=True)
+    return torch.where(mask.any(-1, keepdim=True), least, float("nan"))
+
+
+def group_max(x, mask):
+    return -group_min(-x, mask)
+
+
+def group_count(x, mask):
+    if mask is None:
+        return torch.full_like(x[..., :1], float(x.shape[-1]))
+    return mask.sum(-1, keepdim=True).to(x.dtype)
+
+
+def group_any(x, mask):
+    return (x if mask is None else x & mask).any(-1, keepdim=True)
+
+
+def group_all(x, mask):
+    return (x if mask is None else x | ~mask).all(-1, keepdim=True)
+
+
+def group_quantile(x, mask, q=0.5):
+    """Linear between the two nearest values."""
+    x = x if mask is None else torch.where(mask, x, float("inf"))
+    ordered = x.double().sort(-1).values
+    count = torch.full_like(ordered[..., :1], x.shape[-1]) if mask is None else mask.sum(-1, keepdim=True).double()
+    at = q * (count - 1).clamp(min=0.0)
+    low = at.floor()
+    high = torch.minimum(low + 1, (count - 1).clamp(min=0.0))
+    below, above = ordered.gather(-1, low.long()), ordered.gather(-1, high.long())
+    return torch.where(count > 0, below + (above - below) * (at - low), float("nan")).to(x.dtype)
+
+
+def group_rank(x, mask):
+    """1 is least, ties share the lower; NaN outside the mask."""
+    values = x if mask is None else torch.where(mask, x, float("inf"))
+    ordered = values.sort(-1).values
+    rank = torch.searchsorted(ordered.contiguous(), values.contiguous()).to(x.dtype) + 1
+    return rank if mask is None else torch.where(mask, rank, float("nan"))
+
+
+def largest(*summands):
+    """The largest magnitude among the summands, value by value; a missing one counts as 0."""
+    sizes = [torch.nan_to_num(s.abs(), nan=0.0) if torch.is_tensor(s) else abs(s) for s in summands]
+    result = sizes[0]
+    for size in sizes[1:]:
+        if torch.is_tensor(result) and torch.is_tensor(size):
+            result = torch.maximum(result, size)
+        else:
+            tensor, number = (result, size) if torch.is_tensor(result) else (size, result)
+            result = tensor.clamp(min=number) if torch.is_tensor(tensor) else max(tensor, number)
+    return result
+
+
+def largest_zscores(batch, values, weights, eps=0.0, ddof=1):
+    """The largest magnitude among the weighted z-scores, value by value."""
+    return largest(*(weighted_zscores(batch, [x], [w], eps, ddof) for x, w in zip(values, weights, strict=True)))
+
+
+def add_present(terms):
+    """The sum of the terms that are not missing; missing where none is."""
+    total, gone = 0.0, True
+    for term in terms:
+        missing = torch.isnan(term)
+        total = total + torch.where(missing, 0.0, term)
+        gone = missing & gone
+    return torch.where(gone, float("nan"), total)
