@@ -186,6 +186,8 @@ class Emitter(Sources):
         node, as_condition = key
         if node.boolean and not as_condition:
             text, precedence = f"batch.number({self.condition(node)})", ATOM
+        elif as_condition and node.constant is not None:
+            return str(node.constant == 1), ATOM
         elif as_condition and not node.boolean:
             text, precedence = f"{self.number(node, 2)} == 1.0", 1
         else:
@@ -253,4 +255,6 @@ def _wrapped(line: str) -> list[str]:
     margin = " " * (len(line) - len(line.lstrip()))
     ends = [*cuts, len(line) - 1]
     parts = [line[a + 1 : b].strip() for a, b in zip([start, *cuts], ends, strict=True)]
-    return [line[: start + 1], *(f"{margin}    {part}," for part in parts if part), margin + line[-1]]
+    is_call = line[start] != "(" or line[start - 1].isalnum() or line[start - 1] == "_"
+    comma = "," if is_call else ""  # a comma would make a tuple of what is only in parentheses
+    return [line[: start + 1], *(f"{margin}    {part}{comma}" for part in parts if part), margin + line[-1]]

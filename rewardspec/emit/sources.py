@@ -55,11 +55,8 @@ class Sources(Shapes):
             case "present":
                 return f"~torch.isnan({self.number(node.args[0])})", 7
             case "coalesce":
-                x, otherwise = node.args
-                return (
-                    f"torch.where(torch.isnan({self.tensor(x)}), {self.level(otherwise, node)}, {self.level(x, node)})",
-                    ATOM,
-                )
+                x, otherwise = (self.level(a, node, tensor=True) for a in node.args)
+                return f"torch.where(torch.isnan({x}), {otherwise}, {x})", ATOM
             case "if":
                 return self.choice(node), ATOM
             case "sum_components":
@@ -75,18 +72,17 @@ class Sources(Shapes):
         """A node's source at the level of its user: a group's value is spread over its rollouts."""
         if node.level is Level.GROUP and user.level is Level.ROLLOUT and node.op != "const":
             return f"batch.spread({self.source(node, as_condition, 0)})"
-        return self.tensor(node) if tensor else self.source(node, as_condition, least)
+        return self.tensor(node, least) if tensor else self.source(node, as_condition, least)
 
-    def tensor(self, node: Node) -> str:
+    def tensor(self, node: Node, least: int = 0) -> str:
         """A node's source as a tensor, also where it is a number in Python."""
-        text = self.number(node)
-        return f"batch.value({text})" if self.is_python(node) else text
+        return f"batch.value({self.number(node)})" if self.is_python(node) else self.number(node, least)
 
     def is_python(self, node: Node) -> bool:
         """Whether the source of a node is a number in Python, not a tensor."""
         if node.op in ("const", "missing") or (node.op == "given" and node.attributes[0] in ("eps", "pi")):
             return True
-        return node.op in ("+", "-", "*", "/", "**", "neg", "sum_components") and all(
+        return node.op in ("+", "-", "*", "/", "neg", "sum_components") and all(
             self.is_python(a) for a in node.args
         )
 
@@ -124,7 +120,7 @@ class Sources(Shapes):
                 least = 7
             text = self.level(arg, node, least=least, as_condition=logical)
             texts.append(self.as_measured(node, i, text))
-        if op.boolean and all(self.is_python(a) for a in node.args):
+        if (op.boolean or node.op == "**") and all(self.is_python(a) for a in node.args):
             texts[0] = self.tensor(node.args[0])
         return op.torch.format(*texts), op.precedence
 
@@ -192,7 +188,7 @@ class Sources(Shapes):
         over, parameter = node.attributes
         layout = self.layout(x, over, by[0] if by else None)
         kernel = f"group_{node.op}"
-        arguments = [kernel, self.whole(x, x.level, as_condition=x.boolean and node.op in ("any", "all"))]
+        arguments = [kernel, self.whole(x, x.level, as_condition=node.op in ("any", "all"))]
         mask = self.mask(x, where)
         if mask:
             arguments.append(mask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 from rewardspec.diagnostics import Label, did_you_mean, shorten
 from rewardspec.ir.graph import Node, TooLarge
@@ -14,6 +15,7 @@ from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
 
 DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
 MOST_STEPS = 50_000
+LARGEST = Fraction(10) ** 308
 
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
@@ -158,10 +160,15 @@ class Expressions(Names):
         """One operator, with an error where it can have no result for any value."""
         op = ELEMENTWISE[name]
         domains = [node.domain for node in nodes]
-        if op.undefined and all(node.constant is not None for node in nodes) and op.undefined(*domains):
-            what = "division by 0" if name == "/" else f"`{name}` has no value here"
-            self.fail("undefined", what, expr.span)
-        return self.graph.apply(name, *nodes)
+        never = name == "/" and nodes[1].constant == 0
+        if never or (op.undefined and all(n.constant is not None for n in nodes) and op.undefined(*domains)):
+            if self.site is not None:  # in the prelude a condition stands before it
+                return self.graph.spread(self.graph.missing(), max(n.level for n in nodes))
+            self.fail("undefined", "division by 0" if name == "/" else f"`{name}` has no value here", expr.span)
+        result = self.graph.apply(name, *nodes)
+        if result.constant is not None and abs(result.constant) > LARGEST:
+            self.fail("too-large", "a constant beyond the range of floating point", expr.span)
+        return result
 
     def logic(self, expr: Operation, scope: Scope) -> Value:
         values = self.values(expr.operands, scope)

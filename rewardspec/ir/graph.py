@@ -121,7 +121,7 @@ class Graph:
         if all(a.op == "const" for a in args) and not (op.undefined and op.undefined(*(a.domain for a in args))):
             try:
                 return self.const(elementwise_exact(op, tuple(a.constant for a in args)), level)
-            except (Inexact, TypeError):  # a root is no Fraction: it stays a node
+            except (Inexact, TypeError, ValueError):  # a root is no Fraction: it stays a node
                 pass
         return self._refined(self.node(name, args, (), level, domain))
 
@@ -357,7 +357,7 @@ class Graph:
             for state in product(*domains):
                 values = [i[1][tuple(state[p] for p in places)] for i, places in zip(inner, places, strict=True)]
                 table[state] = evaluate(node, values)
-        except (Inexact, ArithmeticError):
+        except (Inexact, ArithmeticError, ValueError):  # some state has no value, or no exact one
             return None
         return leaves, table
 

@@ -98,7 +98,7 @@ def _quotient(a: Domain, b: Domain) -> Domain:
         return ANY
     far, near = (b.hi, b.lo) if b.lo >= 0 else (b.lo, b.hi)
     least = Fraction(0) if math.isinf(far) else 1 / Fraction(far)
-    most: Bound = (inf if b.lo >= 0 else -inf) if near == 0 else 1 / Fraction(near)
+    most: Bound = (inf if b.lo >= 0 else -inf) if near == 0 else 1 / Fraction(near) if abs(near) < inf else Fraction(0)
     ends = sorted((least, most))
     return _product(a, interval(*ends, lo_open=ends[0] == 0, hi_open=ends[1] == 0))
 

@@ -20,7 +20,7 @@ from rewardspec.spec.document import VERSION, Component, Document, Measured, rea
 from rewardspec.syntax.expression import KEYWORDS, NAME, parse_expression, parse_signature
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
 from rewardspec.syntax.yaml import Mapping, Node, Scalar, comment_after
-from rewardspec.types import Domain, Level, finite, interval, symbolic
+from rewardspec.types import MOST_VALUES, Domain, Level, finite, interval, symbolic
 
 MOST_COMPONENTS = 64
 AXES = ("group", "batch", "components")
@@ -308,10 +308,13 @@ def _column(name: str, place: Mapping, measured: Measured, report: Report, gated
 def _values(measured: Measured, report: Report) -> Domain | None:
     if measured.values is None:
         return None
+    if len(measured.values) > MOST_VALUES:
+        span = measured.values[0].span.to(measured.values[-1].span)
+        report.error("too-large", f"over {MOST_VALUES} values", span, help="declare a `range:`")
+        return None
     literals = [read_literal(scalar, report) for scalar in measured.values]
     if any(value is None for value in literals):
         return None
-    span = measured.values[0].span.to(measured.values[-1].span)
     for scalar, value in zip(measured.values, literals, strict=True):
         if isinstance(value, float):
             report.error("infinite-value", "a value cannot be infinite", scalar.span)
@@ -331,9 +334,6 @@ def _values(measured: Measured, report: Report) -> Domain | None:
             wrong.span,
             help=_truth_value(wrong.text) or "write numbers, or names alone",
         )
-        return None
-    if len(literals) > 256:
-        report.error("too-large", "over 256 values", span, help="declare a `range:`")
         return None
     return finite(literals)
 

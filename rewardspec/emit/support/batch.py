@@ -195,8 +195,10 @@ class Batch:
     # Shapes
 
     def spread(self, x):
-        """A value for every group as one for every rollout of it."""
-        return x if self.group_of is None else x[self.group_of]
+        """A value for every group as one for every rollout of it; what is the same for all stays as it is."""
+        if self.group_of is None or not isinstance(x, torch.Tensor) or not x.dim():
+            return x
+        return x[self.group_of]
 
     def full(self, x):
         """One value for every rollout, of a coarser one or a number."""
@@ -232,7 +234,8 @@ class Batch:
 
     def rows(self, x):
         """One value for every rollout, [N], in the caller's order."""
-        x = (x if x.dim() and x.numel() == self.n else self.full(x)).reshape(-1)
+        x = self.value(x)
+        x = (x if x.shape == self.groups.shape else self.full(x)).reshape(-1)
         if self.order is None:
             return x
         result = torch.empty_like(x)
@@ -273,6 +276,7 @@ class Batch:
 
     def finish(self, advantage):
         """The advantage, [..] for every rollout, once it is known to be finite."""
+        advantage = self.value(advantage)
         advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
         extremes = torch.stack(torch.aminmax(advantage)).tolist() if self.n else ()
         if self.checks or not all(map(math.isfinite, extremes)):
