@@ -37,18 +37,29 @@ def _trl_block() -> Callable:
     return space["block"]
 
 
-def trl_advantages(rewards: torch.Tensor, weights: torch.Tensor, group_size: int, aggregation: str) -> torch.Tensor:
+def trl_advantages(
+    rewards: torch.Tensor, weights: torch.Tensor, group_size: int, aggregation: str, scale: str = "group"
+) -> torch.Tensor:
     """Advantages [N] of TRL's GRPO trainer for rewards [N, K], in float32 as there.
 
-    aggregation: "sum_then_normalize" or "normalize_then_sum" (TRL's GDPO).
+    aggregation: "sum_then_normalize" or "normalize_then_sum" (TRL's GDPO). scale: its `scale_rewards`.
     """
     trainer = SimpleNamespace(
         multi_objective_aggregation=aggregation,
         reward_weights=weights,
         reward_funcs=[None] * rewards.shape[1],
-        scale_rewards="group",
+        scale_rewards=scale,
     )
     return _trl_block()(trainer, rewards, group_size, rewards.device)
+
+
+def verl_grpo(rewards: torch.Tensor, group_size: int) -> torch.Tensor:
+    """Advantages [N] of verl's `grpo` estimator for rewards [N], every response one token long."""
+    from verl.trainer.ppo import core_algos
+
+    index = np.repeat(np.arange(len(rewards) // group_size), group_size).astype(object)
+    mask = torch.ones(len(rewards), 1)
+    return core_algos.get_adv_estimator_fn("grpo")(rewards[:, None], mask, index=index)[0][:, 0]
 
 
 def verl_gdpo(rewards: torch.Tensor, weights: list[float], group_size: int) -> torch.Tensor:
