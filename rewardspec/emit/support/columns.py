@@ -82,10 +82,13 @@ def _probe(x, values=None, low=None, high=None, **_):
         return torch.aminmax(x), (-math.inf if low is None else low, math.inf if high is None else high)
     if len(values) > 4 or any(b - a < 1e-3 for a, b in zip(values, values[1:], strict=False)):
         return (x.new_ones(()),) * 2, (0.0, 0.0)  # too many, or too near: look at each
-    product = x - values[-1]
-    for value in values[:-1]:
-        product *= x - value if value else x
-    return torch.aminmax(product), (0.0, 0.0)
+    ends = []
+    for part in x.reshape(-1).split(2**16):  # so little at a time that it stays in the cache
+        product = part - values[-1]
+        for value in values[:-1]:
+            product *= part - value if value else part
+        ends += torch.aminmax(product)
+    return (ends if len(ends) == 2 else torch.aminmax(torch.stack(ends))), (0.0, 0.0)
 
 
 def _snap(x, values, kind, clip):

@@ -128,30 +128,35 @@ def _weighted_block(values, weights, count, size, eps, ddof):
     """`weighted_zscores` of [P, G] values: on a CPU so many groups at a time that they stay in the cache."""
     step = 2**18 // max(1, len(values) * size)
     if count <= step or values[0].device.type != "cpu":
-        return _weighted_slab(torch.stack(values).double(), weights, values[0].dtype, eps, ddof)
+        x = torch.stack(values).double()
+        first = x[..., :1].clone()
+        x -= first
+        return _weighted_slab(x, first, weights, values[0].dtype, eps, ddof)
     result = torch.empty(count, size, dtype=values[0].dtype)
     room = torch.empty(len(values), step, size, dtype=torch.float64)
     for start in range(0, count, step):
         stop = min(start + step, count)
-        x = room[:, : stop - start]
-        for row, value in zip(x, values, strict=True):
-            row.copy_(value[start:stop])
+        x, slabs = room[:, : stop - start], [value[start:stop] for value in values]
+        for row, slab in zip(x, slabs, strict=True):
+            torch.sub(slab, slab[:, :1], out=row)
+        first = torch.stack([slab[:, :1] for slab in slabs]).double()
         own = [w[start:stop] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-        result[start:stop] = _weighted_slab(x, own, result.dtype, eps, ddof)
+        result[start:stop] = _weighted_slab(x, first, own, result.dtype, eps, ddof)
     return result
 
 
-def _weighted_slab(x, weights, dtype, eps, ddof):
-    """`weighted_zscores` of x, [K, P, G] in float64, which is overwritten."""
+def _weighted_slab(x, first, weights, dtype, eps, ddof):
+    """`weighted_zscores` of x, [K, P, G] in float64 less its `first` values, [K, P, 1]; both are overwritten.
+
+    A group of equal values is 0 in `x`, exactly.
+    """
     size = x.shape[-1]
-    first = x[..., :1].clone()
-    x -= first  # a group of equal values is 0 from here on, exactly
     x -= x.mean(-1, keepdim=True)
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     rounding = 4 * torch.finfo(dtype).eps
-    near = first.abs().mul_(rounding * size**0.5 / 2)
+    near = first.abs_() * (rounding * size**0.5 / 2)
     if not torch.equal(norm > near, norm > 0):  # some spread may be rounding
-        x *= only(spread_out(x, norm, size, rounding, first.abs), torch.ones_like(norm))
+        x *= only(spread_out(x, norm, size, rounding, lambda: first), torch.ones_like(norm))
     factor = norm.div_(max(size - ddof, 1) ** 0.5).add_(eps or 1e-300).reciprocal_()
     for row, weight in zip(factor, weights, strict=True):
         if isinstance(weight, torch.Tensor) or weight != 1.0:
