@@ -148,9 +148,7 @@ def spread_over(statistic, x, labels, options, empty):
     """[N]: a NumPy statistic of the counted values of each cell, `empty` where there are none."""
     options = dict(options)
     out = np.full(len(x), float(empty))
-    for cell, used in ref.counted_cells(
-        x, labels, options.get("where"), options["over"], options.get("by")
-    ):
+    for cell, used in ref.counted_cells(x, labels, options.get("where"), options["over"], options.get("by")):
         if len(used):
             out[cell] = statistic(x[used])
     return out
@@ -217,7 +215,9 @@ def test_groups_outside_keep_have_no_part(scheme, batch):
     columns = {name: columns[name] for name in "abc"}
     text = f"{THREE}keep: max(coalesce(a, 0)) > 0.55\nadvantage: {scheme}\n"
     out = compiled(text)(columns, ids)
-    kept = {p: max(np.nan_to_num(x) for x, q in zip(columns["a"], labels, strict=True) if q == p) > 0.55 for p in labels}
+    kept = {
+        p: max(np.nan_to_num(x) for x, q in zip(columns["a"], labels, strict=True) if q == p) > 0.55 for p in labels
+    }
     assert out.kept.tolist() == [kept[p] for p in dict.fromkeys(labels)]
     close(out.advantages, ref.SCHEMES[scheme](ref.keep(columns, labels, kept), WEIGHTS, labels), 1e-9)
 
@@ -348,7 +348,9 @@ def test_symbols_are_compared_by_name_and_subdivide():
 
 
 def test_group_size_and_batch_size():
-    close(advantages(f"{ONE}advantage: a / group_size + batch_size\n", {"a": [3.0, 4, 3, 3]}, list("pqpp")), [5, 8, 5, 5])
+    close(
+        advantages(f"{ONE}advantage: a / group_size + batch_size\n", {"a": [3.0, 4, 3, 3]}, list("pqpp")), [5, 8, 5, 5]
+    )
 
 
 # What comes back beside the advantage
@@ -385,7 +387,9 @@ def test_advantage_that_is_no_sum_of_shares_has_none():
 
 
 def test_metrics_by_hand():
-    text = "components:\n  a: {values: [0, 1]}\n  b: {range: [0, 4], missing: ignore, weight: 0.5}\nadvantage: dr_grpo\n"
+    text = (
+        "components:\n  a: {values: [0, 1]}\n  b: {range: [0, 4], missing: ignore, weight: 0.5}\nadvantage: dr_grpo\n"
+    )
     out = compiled(text)({"a": [0, 1, 1, 1], "b": [2.0, 4.0, None, 1.0]}, 2)
     # R = 1 3 | 1.5 1.5, the missing value at its group's mean; advantage -1 1 | 0 0.
     expected = {

@@ -58,7 +58,9 @@ def test_verl_gdpo_where_every_response_is_one_token_long():
 
 def test_gdpo_worked_example():
     """GDPO Sec. 2: (0,1) gives +-0.7071 and (0,2) gives +-1.4142, where GRPO gives both the same."""
-    text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1]}}\nnumerics: {eps: 0}\nadvantage: SCHEME\n"
+    text = (
+        "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1]}}\nnumerics: {eps: 0}\nadvantage: SCHEME\n"
+    )
     decoupled = rewardspec.compile(rewardspec.loads(text.replace("SCHEME", "decoupled")))
     grpo = rewardspec.compile(rewardspec.loads(text.replace("SCHEME", "grpo")))
     one, two = {"a": [0, 1], "b": [0, 0]}, {"a": [0, 1], "b": [0, 1]}

@@ -20,11 +20,27 @@ components:
   d: {{expr: {value}, when: {gate}, otherwise: {otherwise}}}
 advantage: {advantage}
 """
-LEAVES = ["a", "b", "c", "raw(b)", "0.5", "2", "-3", "1e-4", "pi", "progress", "step", "group_size", "multiplier", "difficulty"]
+LEAVES = [
+    "a",
+    "b",
+    "c",
+    "raw(b)",
+    "0.5",
+    "2",
+    "-3",
+    "1e-4",
+    "pi",
+    "progress",
+    "step",
+    "group_size",
+    "multiplier",
+    "difficulty",
+]
 SCHEMES = ["d", "total", "grpo", "gdpo", "decoupled", "rloo", "batch_grpo", "required(c)", "missing"]
 SCHEMES += [f"{f}(rewards, over=components)" for f in ("sum", "max", "mean", "std", "count")]
-FUNCTIONS = "abs sigmoid tanh exp log sqrt cos floor round sign present".split()
-REDUCTIONS = "mean sum std var min max count quantile rank center zscore loo minmax any all".split()
+FUNCTIONS = ["abs", "sigmoid", "tanh", "exp", "log", "sqrt", "cos", "floor", "round", "sign", "present"]
+REDUCTIONS = ["mean", "sum", "std", "var", "min", "max", "count", "quantile", "rank", "any", "all"]
+REDUCTIONS += ["center", "zscore", "loo", "minmax"]
 
 
 class Author:
@@ -64,7 +80,11 @@ class Author:
             return f"task {pick(['==', '!='])} {pick('xy')}"
         if chance < 0.8:
             return f"({self.condition(depth - 1)} {pick(['and', 'or'])} {self.condition(depth - 1)})"
-        return f"not {self.condition(depth - 1)}" if chance < 0.9 else f"{self.number(depth - 1)} > {self.number(depth - 1)}"
+        return (
+            f"not {self.condition(depth - 1)}"
+            if chance < 0.9
+            else f"{self.number(depth - 1)} > {self.number(depth - 1)}"
+        )
 
     def spec(self):
         pick = self.random.choice
@@ -73,7 +93,9 @@ class Author:
         advantage = pick([self.number(), f"center({self.number()})", f"zscore({self.number()}, over=batch)"])
         weight = pick(["1", "difficulty", "multiplier", "1 - progress"])
         # quoted: in the flow mapping of `d`, YAML would end an expression at a comma
-        text = HEAD.format(value=f'"{value}"', gate=f'"{gate}"', otherwise=otherwise, weight=weight, advantage=advantage)
+        text = HEAD.format(
+            value=f'"{value}"', gate=f'"{gate}"', otherwise=otherwise, weight=weight, advantage=advantage
+        )
         return text + pick(["", "", "", "keep: any(a > 0)\n", "keep: var(total) > 0.1\n", "keep: difficulty > 0.2\n"])
 
 

@@ -100,9 +100,7 @@ def test_normaliser_with_subset_and_subdivision(name, over, by, data):
     given_columns = {"r0": columns["r0"], "w": where.astype(float), "task": list(task)}
     if not by:
         del given_columns["task"]
-    expected = getattr(reference, name)(
-        columns["r0"], labels(groups), where=where, over=over, by=task if by else None
-    )
+    expected = getattr(reference, name)(columns["r0"], labels(groups), where=where, over=over, by=task if by else None)
     np.testing.assert_allclose(FUNCTIONS[key](given_columns, groups).advantages.numpy(), expected, atol=1e-9)
 
 
@@ -228,7 +226,15 @@ def test_every_kind_of_column_and_group_id():
     fn = compiled("components: {a: {values: [0, 1]}}\nadvantage: grpo\n")
     expected = [-0.7071, 0.7071]
     for column in ([0, 1], [False, True], np.array([0, 1]), np.array([0.0, 1.0]), torch.tensor([0, 1]), (0.0, 1.0)):
-        for groups in (2, ["x", "x"], [None, None], np.array(["p", "p"]), np.array([7, 7]), torch.tensor([3, 3]), [(1, 2), (1, 2)]):
+        for groups in (
+            2,
+            ["x", "x"],
+            [None, None],
+            np.array(["p", "p"]),
+            np.array([7, 7]),
+            torch.tensor([3, 3]),
+            [(1, 2), (1, 2)],
+        ):
             assert fn({"a": column}, groups).advantages.tolist() == pytest.approx(expected, abs=1e-4)
 
 

@@ -1,11 +1,9 @@
 """Equal to the trainers' own numbers, taken from their installed code: TRL 1.16.0 and verl 0.9.1."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
-from benchmarks.peers import _trl_block, trl_advantages, verl_gdpo
+from peers import trl_advantages, verl_gdpo
 
 import rewardspec
 
@@ -62,13 +60,7 @@ def test_trl_group_advantages(aggregation, scheme, size, seed):
 @pytest.mark.parametrize(("scale_rewards", "scheme"), [("batch", "batch_grpo"), ("none", "dr_grpo")])
 def test_trl_scale_rewards(scale_rewards, scheme, size, seed):
     rewards = random_rewards(seed, size)
-    trainer = SimpleNamespace(
-        multi_objective_aggregation="sum_then_normalize",
-        reward_weights=torch.tensor(WEIGHTS),
-        reward_funcs=[None] * 3,
-        scale_rewards=scale_rewards,
-    )
-    expected = _trl_block()(trainer, rewards, size, rewards.device)
+    expected = trl_advantages(rewards, torch.tensor(WEIGHTS), size, "sum_then_normalize", scale_rewards)
     assert_equal(compiled(scheme, "1e-4")(columns(rewards), groups=size).advantages, expected)
 
 
@@ -144,9 +136,7 @@ def test_verl_leave_one_out(seed):
 def test_verl_gdpo(size, seed):
     # verl whitens over tokens with rsqrt(var + 1e-8); with responses of one token that is sequences.
     rewards = random_rewards(seed, size)
-    assert_equal(
-        compiled("gdpo", "1e-6")(columns(rewards), groups=size).advantages, verl_gdpo(rewards, WEIGHTS, size)
-    )
+    assert_equal(compiled("gdpo", "1e-6")(columns(rewards), groups=size).advantages, verl_gdpo(rewards, WEIGHTS, size))
 
 
 def test_group_of_one_has_advantage_zero_where_verl_gives_the_raw_reward():

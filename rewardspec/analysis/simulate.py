@@ -141,9 +141,9 @@ def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
     scale_only: a shift must stay, because 0 stands beside this value.
     """
     found = match_zscore(graph, node)
-    if found and found.over is Level.BATCH and not found.by and found.where is None:
-        if not found.x.domain.missing and (found.centered or not scale_only):
-            return _strip(graph, found.x, scale_only)
+    whole = found and found.over is Level.BATCH and not found.by and found.where is None
+    if whole and not found.x.domain.missing and (found.centered or not scale_only):
+        return _strip(graph, found.x, scale_only)
     match node.op, node.args:
         case "if", (condition, then, otherwise) if otherwise.constant == 0 and _of_batch(condition):
             return _strip(graph, then, scale_only)  # a batch without any spread is left out

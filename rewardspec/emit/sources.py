@@ -82,9 +82,7 @@ class Sources(Shapes):
         """Whether the source of a node is a number in Python, not a tensor."""
         if node.op in ("const", "missing") or (node.op == "given" and node.attributes[0] in ("eps", "pi")):
             return True
-        return node.op in ("+", "-", "*", "/", "neg", "sum_components") and all(
-            self.is_python(a) for a in node.args
-        )
+        return node.op in ("+", "-", "*", "/", "neg", "sum_components") and all(self.is_python(a) for a in node.args)
 
     def given(self, node: Node) -> str:
         (name,) = node.attributes

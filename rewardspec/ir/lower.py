@@ -145,14 +145,13 @@ class Lowering(Calls):
                 column = self.declared.columns[name]
                 domain = column.domain
                 low, high = (format_number(end) for end in (domain.lo, domain.hi))
-                label = f"`{name}` is {'at most ' + high if limit > domain.hi else 'at least ' + low if limit < domain.lo else 'never that'}"
-                if operator in (">=", ">", "==") and limit >= domain.hi:
-                    nearest = f"did you mean `{name} >= {high}`?"
-                elif operator in ("<=", "<", "==") and limit <= domain.lo:
-                    nearest = f"did you mean `{name} <= {low}`?"
+                if operator in (">=", ">") or (operator == "==" and limit > domain.hi):
+                    label, nearest = f"at most {high}", f"did you mean `{name} >= {high}`?"
+                elif operator in ("<=", "<") or (operator == "==" and limit < domain.lo):
+                    label, nearest = f"at least {low}", f"did you mean `{name} <= {low}`?"
                 else:
-                    nearest = None
-                return (Label(column.domain_span, label),), nearest
+                    label, nearest = str(domain), None
+                return (Label(column.domain_span, f"`{name}` is {label}"),), nearest
         return (), None
 
     def weight(self, name: str) -> Node:
@@ -167,7 +166,7 @@ class Lowering(Calls):
                     "wrong-level",
                     f"the weight of `{name}` differs from rollout to rollout",
                     expr.span,
-                    help="a weight is one number a batch or a group; shape the component itself with `expr:` or `when:`",
+                    help="a weight is one number a batch or a group; shape the component with `expr:` or `when:`",
                 )
             return node
 

@@ -118,12 +118,9 @@ class Names:
         elif self.function(name, scope) is not None and help is None:
             help = f"it is a function: `{name}(...)`"
         if help is None:
-            own = [*self.declared.columns, *self.declared.components]
-            help = (
-                f"declare it under `signals:`, or define it; the spec has {', '.join(f'`{n}`' for n in dict.fromkeys(own))}"
-                if own
-                else None
-            )
+            own = dict.fromkeys((*self.declared.columns, *self.declared.components))
+            shown = ", ".join(f"`{name}`" for name in own)
+            help = f"declare it under `signals:`, or define it; the spec has {shown}" if own else None
         self.report.error("unknown-name", f"there is no `{shorten(name)}`", expr.span, help=help)
 
     def definition(self, name: str, scope: Scope, expr: Name | None) -> Value:

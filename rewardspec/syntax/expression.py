@@ -96,10 +96,8 @@ def read(source: Source, report: Report) -> Expr | None:
 def _parse(text: str, at: Callable[[int, int], Span], report: Report, start: str):
     end_of_text = len(text.rstrip())
     try:
-        tokens = 0
-        for token in _parser().lex(text):
-            tokens += 1
-            if tokens > MOST_TOKENS:
+        for count, token in enumerate(_parser().lex(text)):
+            if count == MOST_TOKENS:
                 raise _Rejected("too-large", f"an expression of over {MOST_TOKENS} words and signs", at(0, end_of_text))
             if token.type == "NUMBER":
                 _check_number(token, at)

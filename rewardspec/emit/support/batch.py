@@ -47,6 +47,8 @@ class Batch:
 
     def _lay_out(self, groups, columns):
         lengths = {name: len(x) for name, x in columns.items() if not isinstance(x, torch.Tensor) or x.dim()}
+        if getattr(groups, "ndim", 1) == 0:  # a NumPy or torch number
+            groups = groups.item()
         if isinstance(groups, int) and not isinstance(groups, bool):
             n, ids, self.labels = max(lengths.values(), default=0), None, None
             if groups < 1:

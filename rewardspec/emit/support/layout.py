@@ -44,7 +44,9 @@ class Layout:
         parts = []
         for i, (part, m) in enumerate(zip(self.split(x), masks, strict=True)):
             if summands is not None:
-                options["summands"] = lambda i=i: self.split(torch.as_tensor(summands(), device=x.device).expand(x.shape))[i]
+                options["summands"] = lambda i=i: self.split(
+                    torch.as_tensor(summands(), device=x.device).expand(x.shape)
+                )[i]
                 options["rounding"] = self.rounding
             parts.append(kernel(part, m, **options))
         return parts
