@@ -24,7 +24,7 @@ from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Domain, Level
 
-MOST_GROUPS = 60_000  # groups that are tried for one count; beyond them as many are drawn
+MOST_GROUPS = 20_000  # groups that are tried for one count; beyond them as many are drawn
 MOST_STATES = 4096  # of one rollout
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

@@ -12,6 +12,8 @@ from rewardspec.types import Level
 
 Key = tuple[Node, bool]  # a value as a number (False) or as a condition (True)
 
+MOST_SUMMANDS = 64  # of one sum that are told apart when its rounding is judged
+
 
 @dataclass(frozen=True)
 class Weighted:
@@ -30,6 +32,7 @@ class Shapes:
         self.graph = graph
         self.zscores: dict[Node, ZScore | None] = {}
         self.weighted: dict[Node, Weighted | None] = {}
+        self.sums: dict[Node, list[Node] | None] = {}
 
     def plain_center(self, node: Node) -> bool:
         """`x - mean(x)` over every value of a group or the batch."""
@@ -130,6 +133,11 @@ class Shapes:
         return found
 
     def summed(self, x: Node) -> list[Node] | None:
+        if x not in self.sums:
+            self.sums[x] = self.find_summed(x)
+        return self.sums[x]
+
+    def find_summed(self, x: Node) -> list[Node] | None:
         if self.zscore(x):
             return None
         if x.op == "-" and x.args[1].op == "mean" and x.args[1].args[0] is x.args[0]:
@@ -140,9 +148,8 @@ class Shapes:
             if x.op not in ("sum_components", "+", "-") and all(s is None for _, s in inner):
                 return None
             terms = [t for a, s in inner for t in (s if s is not None else [a])]
-            return (
-                [t for t in dict.fromkeys(terms) if t.op != "missing" and t.constant != 0] if len(terms) < 64 else None
-            )
+            terms = [t for t in dict.fromkeys(terms) if t.op != "missing" and t.constant != 0]
+            return terms if len(terms) <= MOST_SUMMANDS else list(x.args)
         if x.op in ("*", "/"):
             a, b = x.args
             for summed, other, flip in ((a, b, False), (b, a, True)):

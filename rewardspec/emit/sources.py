@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from rewardspec.emit.shapes import Shapes, Weighted
-from rewardspec.ir.graph import Node
+from rewardspec.ir.graph import Graph, Node
 from rewardspec.ir.names import PI
 from rewardspec.ir.patterns import ZScore
 from rewardspec.ops.elementwise import ELEMENTWISE
@@ -17,6 +17,11 @@ ATOM = 10  # precedence of a name or a call
 
 class Sources(Shapes):
     """One expression a node; `source` (in `Emitter`) gives the names of lines that stand for others."""
+
+    def __init__(self, graph: Graph):
+        super().__init__(graph)
+        self.python: dict[Node, bool] = {}
+        self.covering: dict[tuple[Node, Level], bool] = {}
 
     def compute(self, node: Node) -> tuple[str, int]:
         fused = self.fused(node)
@@ -82,7 +87,10 @@ class Sources(Shapes):
         """Whether the source of a node is a number in Python, not a tensor."""
         if node.op in ("const", "missing") or (node.op == "given" and node.attributes[0] in ("eps", "pi")):
             return True
-        return node.op in ("+", "-", "*", "/", "neg", "sum_components") and all(self.is_python(a) for a in node.args)
+        if node not in self.python:
+            arithmetic = node.op in ("+", "-", "*", "/", "neg", "sum_components")
+            self.python[node] = arithmetic and all(self.is_python(a) for a in node.args)
+        return self.python[node]
 
     def given(self, node: Node) -> str:
         (name,) = node.attributes
@@ -169,7 +177,10 @@ class Sources(Shapes):
             return False
         if node.op in ("column", "spread") or node.op in REDUCTIONS or self.zscore(node) or self.fused(node):
             return node.op != "spread" or node.args[0].level < Level.GROUP
-        return any(a.level is node.level and self.covers(a, level) for a in node.args)
+        if (node, level) not in self.covering:
+            found = any(a.level is node.level and self.covers(a, level) for a in node.args)
+            self.covering[node, level] = found
+        return self.covering[node, level]
 
     def mask(self, x: Node, where: Node | None) -> str | None:
         parts = []

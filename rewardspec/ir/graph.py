@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain, elementwise_exact
@@ -63,10 +64,14 @@ class Graph:
 
     def __init__(self):
         self.nodes: list[Node] = []
+        self.most = MOST_NODES
         self._interned: dict[tuple, Node] = {}
         self.names: dict[Node, str] = {}
         self.spans: dict[Node, Span] = {}
         self.here: Span | None = None  # the text being lowered
+        # what is found of a node once is kept: values are shared, and looking again at each use would not end
+        self._assumed: dict[tuple[Node, frozenset[Node]], Node] = {}
+        self._present: dict[Node, Node] = {}
         self._states: dict[Node, tuple[tuple[Node, ...], dict] | None] = {}
 
     # Making nodes --------------------------------------------------------------------------------
@@ -75,7 +80,7 @@ class Graph:
         key = (op, tuple(a.id for a in args), attributes, level)
         found = self._interned.get(key)
         if found is None:
-            if len(self.nodes) >= MOST_NODES:
+            if len(self.nodes) >= self.most:
                 raise TooLarge
             found = Node(len(self.nodes), op, args, attributes, level, domain)
             self.nodes.append(found)
@@ -146,6 +151,11 @@ class Graph:
 
     def assume(self, x: Node, known: frozenset[Node]) -> Node:
         """`x` simplified where the conditions `known` hold: a choice that they decide is made."""
+        if (x, known) not in self._assumed:
+            self._assumed[x, known] = self._assume(x, known)
+        return self._assumed[x, known]
+
+    def _assume(self, x: Node, known: frozenset[Node]) -> Node:
         if x.op == "if" and conjuncts(x.args[0]) <= known:
             return self.spread(self.assume(x.args[1], known), x.level)
         if x.op in ELEMENTWISE and not x.boolean:
@@ -154,6 +164,12 @@ class Graph:
         return x
 
     def present(self, x: Node) -> Node:
+        """Whether `x` is there."""
+        if x not in self._present:
+            self._present[x] = self._find_present(x)
+        return self._present[x]
+
+    def _find_present(self, x: Node) -> Node:
         if not x.domain.missing:
             return self.const(1, x.level)
         if x.op == "missing":
@@ -362,6 +378,7 @@ class Graph:
         return leaves, table
 
 
+@lru_cache(maxsize=MOST_NODES)
 def conjuncts(condition: Node) -> frozenset[Node]:
     """The conditions that all hold where this one does."""
     if condition.op == "spread":
@@ -371,6 +388,7 @@ def conjuncts(condition: Node) -> frozenset[Node]:
     return frozenset([condition])
 
 
+@lru_cache(maxsize=MOST_NODES)
 def missing_despite(x: Node, known: frozenset[Node]) -> bool:
     """Whether `x` can be missing where the conditions `known` hold."""
     if not x.domain.missing:

@@ -159,6 +159,8 @@ class Names:
     def given(self, name: str) -> Value:
         graph, one = self.graph, Fraction(1)
         match name:
+            case "rewards" | "weights" if not self.declared.components:
+                raise Skip  # that nothing is rewarded has been said
             case "rewards":
                 return Bundle(tuple(self.component(n) for n in self.declared.components))
             case "weights":

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
-from rewardspec.ir.graph import Graph, Node, conjuncts
+from rewardspec.ir.graph import MOST_NODES, Graph, Node, conjuncts
 from rewardspec.types import Level
 
 
@@ -65,6 +66,7 @@ def _subset(graph: Graph, x: Node, where: Node) -> frozenset[Node]:
     return frozenset(c for n in needed for c in conjuncts(n) if c.constant != 1)
 
 
+@lru_cache(maxsize=MOST_NODES)
 def sums_to_zero(graph: Graph, node: Node, unless: Node | None = None) -> bool:
     """Whether a node sums to 0 over every group by construction.
 
@@ -133,6 +135,7 @@ def _centered(graph: Graph, node: Node, unless: Node | None) -> bool:
     return any(c in counted for c in known) or graph.present(x) in counted
 
 
+@lru_cache(maxsize=MOST_NODES)
 def _disjuncts(condition: Node) -> frozenset[Node]:
     if condition.op == "or":
         return _disjuncts(condition.args[0]) | _disjuncts(condition.args[1])

@@ -24,45 +24,53 @@ def find_shares(graph: Graph, advantage: Node, components: int) -> list[Node] | 
     sums = [n for n in walk([advantage]) if n.op == "sum_components" and len(n.args) == components]
     for total in reversed(sums):
         try:
-            return [_linear(graph, advantage, total, term, {}) for term in total.args]
+            return [_Linear(graph, advantage, total, term).share(advantage) for term in total.args]
         except _NotLinear:
             continue
     return None
 
 
-def _linear(graph: Graph, node: Node, total: Node, term: Node, done: dict[Node, Node]) -> Node:
-    if node not in done:
-        done[node] = _make(graph, node, total, term, done)
-    return done[node]
+class _Linear:
+    """What is done to `total` on the way to the advantage, done to one of its terms."""
 
+    def __init__(self, graph: Graph, advantage: Node, total: Node, term: Node):
+        self.graph, self.total, self.term = graph, total, term
+        self.done: dict[Node, Node] = {}
+        self.depends: set[Node] = set()  # on the total
+        for node in walk([advantage]):
+            if node is total or any(a in self.depends for a in node.args):
+                self.depends.add(node)
 
-def _make(graph: Graph, node: Node, total: Node, term: Node, done: dict[Node, Node]) -> Node:
-    def inner(arg: Node) -> Node:
-        return _linear(graph, arg, total, term, done)
+    def share(self, node: Node) -> Node:
+        if node not in self.done:
+            self.done[node] = self.make(node)
+        return self.done[node]
 
-    if node is total:
-        return graph.coalesce(term, graph.const(0))
-    if node.constant == 0:
-        return node
-    match node.op, node.args:
-        case (("+" | "-"), (a, b)):
-            return graph.apply(node.op, inner(a), inner(b))
-        case "neg", (a,):
-            return graph.apply("neg", inner(a))
-        case "*", (a, b):
-            if total in walk([a]) and a.level is Level.ROLLOUT:
-                return graph.apply("*", inner(a), b)
-            return graph.apply("*", a, inner(b))
-        case "/", (a, b):
-            return graph.apply("/", inner(a), b)
-        case "if", (condition, then, otherwise):
-            if otherwise.op == "missing":
-                return graph.if_(condition, inner(then), graph.const(0))
-            return graph.if_(condition, inner(then), inner(otherwise))
-        case "spread", (a,):
-            return graph.spread(inner(a), node.level)
-        case (("mean" | "sum"), (a, where, *by)):
-            if a.domain.missing:
-                where = graph.both(where, graph.present(a))
-            return graph.reduce(node.op, inner(a), where, by[0] if by else None, *node.attributes)
-    raise _NotLinear
+    def make(self, node: Node) -> Node:
+        graph = self.graph
+        if node is self.total:
+            return graph.coalesce(self.term, graph.const(0))
+        if node.constant == 0:
+            return node
+        match node.op, node.args:
+            case (("+" | "-"), (a, b)):
+                return graph.apply(node.op, self.share(a), self.share(b))
+            case "neg", (a,):
+                return graph.apply("neg", self.share(a))
+            case "*", (a, b):
+                if a in self.depends and a.level is Level.ROLLOUT:
+                    return graph.apply("*", self.share(a), b)
+                return graph.apply("*", a, self.share(b))
+            case "/", (a, b):
+                return graph.apply("/", self.share(a), b)
+            case "if", (condition, then, otherwise):
+                if otherwise.op == "missing":
+                    return graph.if_(condition, self.share(then), graph.const(0))
+                return graph.if_(condition, self.share(then), self.share(otherwise))
+            case "spread", (a,):
+                return graph.spread(self.share(a), node.level)
+            case (("mean" | "sum"), (a, where, *by)):
+                if a.domain.missing:
+                    where = graph.both(where, graph.present(a))
+                return graph.reduce(node.op, self.share(a), where, by[0] if by else None, *node.attributes)
+        raise _NotLinear
