@@ -131,17 +131,17 @@ class Sources(Shapes):
         return op.torch.format(*texts), op.precedence
 
     def as_measured(self, node: Node, i: int, text: str) -> str:
-        """A constant that is compared with a column, rounded as the column is."""
-        limit, other = node.args[i], node.args[1 - i] if len(node.args) == 2 else None
-        if other is None or other.op != "column" or limit.constant is None or not ELEMENTWISE[node.op].boolean:
+        """A constant that is compared with what a column holds, rounded as the column is."""
+        if len(node.args) != 2 or not ELEMENTWISE[node.op].boolean or node.args[i].constant is None:
             return text
-        if other.domain.values is not None:
-            return text  # its values are taken as declared
-        value, bits = limit.constant, abs(limit.constant.numerator).bit_length()
+        column = _picked_from(node.args[1 - i])
+        if column is None or column.domain.values is not None:
+            return text  # computed, or values that are taken as declared
+        value, bits = node.args[i].constant, abs(node.args[i].constant.numerator).bit_length()
         odd = abs(value.numerator) >> (((value.numerator & -value.numerator).bit_length() - 1) if value else 0)
         if value.denominator & (value.denominator - 1) == 0 and odd.bit_length() <= 8 and bits < 16:
             return text  # every float type holds it
-        return f'batch.rounded({text}, "{other.attributes[0]}")'
+        return f'batch.rounded({text}, "{column.attributes[0]}")'
 
     def choice(self, node: Node) -> str:
         condition, then, otherwise = node.args
@@ -247,3 +247,28 @@ class Sources(Shapes):
             return arguments + ([f"bound={float(max(bound))!r}"] if known else [])
         terms = self.summands(x)
         return [] if terms is None else [f"summands=lambda: largest({', '.join(self.level(t, x) for t in terms)})"]
+
+
+def _picked_from(node: Node) -> Node | None:
+    """The one column that all values of a node are picked from, constants aside; None where they are computed."""
+    found: set[Node] = set()
+    seen, stack = {node}, [node]
+    while stack:
+        current = stack.pop()
+        if current.op == "column":
+            found.add(current)
+            continue
+        if current.op in ("const", "missing"):
+            continue
+        match current.op:
+            case "if":
+                parts = current.args[1:]
+            case "coalesce" | "minimum" | "maximum" | "required" | "spread":
+                parts = current.args
+            case "min" | "max":
+                parts = current.args[:1]
+            case _:
+                return None
+        stack += [part for part in parts if part not in seen]
+        seen.update(parts)
+    return found.pop() if len(found) == 1 else None

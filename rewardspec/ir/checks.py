@@ -78,6 +78,10 @@ def _demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, se
                 ask(condition, path)
                 ask(then, path | conjuncts(condition))
                 ask(otherwise, path | {graph.negation(condition)})
+            elif node.op in ("and", "or"):  # as in Python: what the first decides, the second is not asked
+                first, second = node.args
+                ask(first, path)
+                ask(second, path | (conjuncts(first) if node.op == "and" else {graph.negation(first)}))
             elif node.op in REDUCTIONS:
                 x, where, *by = node.args
                 level = node.attributes[0]

@@ -151,7 +151,7 @@ class Batch:
         elif values is not None:
             x, bad = _snap(x, values, self.kinds[name], clip)
         else:
-            x, bad = _bound(x, low, high, clip)
+            x, bad = _bound(x, low, high, self.kinds[name], clip)
         if not missing:
             bad = bad | torch.isnan(x)
         expected = _expected(values, low, high, symbols)
@@ -161,6 +161,8 @@ class Batch:
     def _codes(self, name, x, symbols):
         """Names to their indices, None to NaN."""
         index = {symbol: float(i) for i, symbol in enumerate(symbols)}
+        if isinstance(x, torch.Tensor) and x.dim() and x.is_floating_point() and bool(x.isnan().all()):
+            return x  # nothing was measured
         if isinstance(x, torch.Tensor):
             self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
             return torch.zeros(len(x) if x.dim() else 1)

@@ -12,6 +12,8 @@ class RolloutError(ValueError):
 def _as_tensor(x, name):
     """A 1-D tensor of a column; a list as it is where it holds names."""
     if isinstance(x, torch.Tensor):
+        if x.is_complex():
+            raise RolloutError(f"column `{name}` holds complex numbers: it should hold one number for each rollout")
         return x.detach() if x.requires_grad else x
     if hasattr(x, "dtype") and hasattr(x, "tolist"):  # NumPy, without importing it
         if getattr(x.dtype, "kind", "") in "biuf":
@@ -23,7 +25,7 @@ def _as_tensor(x, name):
         x = list(x) if not isinstance(x, (str, bytes)) else [x]
     except TypeError:
         raise RolloutError(f"column `{name}` is {x!r}: it should hold one value for each rollout") from None
-    if any(isinstance(v, (str, bytes)) for v in x) or (x and all(v is None for v in x)):
+    if any(isinstance(v, (str, bytes)) for v in x):
         return x
     try:
         return torch.tensor([float("nan") if v is None else float(v) for v in x], dtype=torch.float32)
@@ -91,20 +93,25 @@ def _probe(x, values=None, low=None, high=None, **_):
     return (ends if len(ends) == 2 else torch.aminmax(torch.stack(ends))), (0.0, 0.0)
 
 
+def _ulp(kind, dtype):
+    """The spacing of floats at 1, of a column as it was given or as it is computed with, the coarser."""
+    return max(torch.finfo(t).eps for t in (kind, dtype) if t.is_floating_point)
+
+
 def _snap(x, values, kind, clip):
     """`x` with each value as the declared one it is within rounding of, and where there is none such."""
     declared = torch.tensor(values, dtype=torch.float64, device=x.device)
     wide = x.double()
     nearest = declared[torch.bucketize(wide, (declared[1:] + declared[:-1]) / 2)]
-    ulp = max(torch.finfo(kind).eps if kind.is_floating_point else 0.0, torch.finfo(x.dtype).eps)
+    ulp = _ulp(kind, x.dtype)
     missing = torch.isnan(x)
     bad = torch.isinf(x) if clip else ((wide - nearest).abs() > 2 * ulp * nearest.abs()) & ~missing
     return torch.where(missing, x, nearest.to(x.dtype)), bad
 
 
-def _bound(x, low, high, clip):
+def _bound(x, low, high, kind, clip):
     """`x` held to its range, and where it is outside by more than rounding."""
-    bad, slack = torch.isinf(x), 2 * torch.finfo(x.dtype).eps
+    bad, slack = torch.isinf(x), 2 * _ulp(kind, x.dtype)
     if not clip and low is not None:
         bad = bad | (x < low - slack * abs(low))
     if not clip and high is not None:
