@@ -8,7 +8,7 @@ from rewardspec.ir.graph import Node
 from rewardspec.ir.values import Axis, Bound, Bundle, Scope, Skip, Value, fold
 from rewardspec.ops.functions import FUNCTIONS, ONE_VALUE, TAKES_CONDITIONS, Function
 from rewardspec.source import Span
-from rewardspec.spec.declarations import Definition, prelude
+from rewardspec.spec.declarations import AXES, Definition, prelude
 from rewardspec.syntax.tree import Call, Expr, Name
 from rewardspec.types import Level
 
@@ -59,6 +59,8 @@ class Calls(Expressions):
                     help=f"write `{signature.span.text}`",
                 )
             try:
+                if isinstance(default, Name) and default.text in AXES:
+                    self.check_axis(argument, where)
                 parameters[name] = Bound(self.value(argument, where), argument, where)
             except Skip:
                 failed = True
@@ -203,6 +205,16 @@ class Calls(Expressions):
     def names_measured(self) -> bool:
         return all(name in self.declared.columns for name in self.declared.components)
 
+    def check_axis(self, chosen: Expr, scope: Scope) -> None:
+        """A name that stands where an axis is wanted, and is none."""
+        if isinstance(chosen, Name) and chosen.text not in (*AXES, *scope.parameters):
+            self.fail(
+                "not-an-axis",
+                f"`{shorten(chosen.text)}` is not an axis",
+                chosen.span,
+                help=did_you_mean(chosen.text, AXES, "the axes are `group`, `batch` and `components`"),
+            )
+
     # Reductions ----------------------------------------------------------------------------------
 
     def reduction(self, expr: Call, scope: Scope) -> Value:
@@ -215,6 +227,7 @@ class Calls(Expressions):
         axis = "group"
         if "over" in keywords:
             chosen = keywords["over"]
+            self.check_axis(chosen, scope)
             over = self.value(chosen, scope)
             if not isinstance(over, Axis):
                 self.fail("not-an-axis", "`over` takes an axis", chosen.span, help="`group`, `batch` or `components`")

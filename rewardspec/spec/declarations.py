@@ -399,6 +399,9 @@ def _read_component(declared: Declarations, name: str, component: Component, rep
             node.key("otherwise").span,
             help="say `when:` it counts, or leave `otherwise` out",
         )
+    if "squash" in wrote and "stages" not in sources:
+        help = "leave it out, or write `expr: sigmoid(...)`"
+        report.error("not-staged", "`squash` is for `stages`", node.key("squash").span, help=help)
     weight = read_expression(component.weight, report)
     if value is None:
         declared.damaged.add(name)
@@ -437,11 +440,6 @@ def _derived(
                 "not-measured", f"`{part}` is for what is measured; `{name}` is derived", node.key(part).span, help=help
             )
             usable = False
-    if "squash" in wrote and "stages" not in sources:
-        report.error(
-            "not-staged", "`squash` is for `stages`", node.key("squash").span, help="write `expr: sigmoid(...)`"
-        )
-        usable = False
     if sources == ["expr"]:
         expr = read_expression(component.expr, report)
         return expr if usable else None
