@@ -14,7 +14,7 @@ from types import ModuleType
 
 from rewardspec._version import __version__
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
-from rewardspec.ir.graph import canonical
+from rewardspec.ir.graph import canonical, walk
 from rewardspec.ir.lower import Program, lower
 from rewardspec.source import Source
 from rewardspec.spec.declarations import Declarations, read_declarations
@@ -49,7 +49,8 @@ class Spec:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the compiled function reads."""
-        return tuple(self.program.columns)
+        used = {node.attributes[0] for node in walk(self.program.results) if node.op == "column"}
+        return tuple(name for name in self.program.columns if name in used)
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -59,9 +60,9 @@ class Spec:
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits of what the spec means: texts that come down to the same values share them."""
         program = self.program
-        roots = [program.advantage, *(n for c in program.components for n in (c.shaped, c.weight))]
-        names = ",".join(self.components)
-        text = f"{names}\n{program.eps}\n{canonical(roots)}"
+        roots = program.results
+        policies = [f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in program.columns.values()]
+        text = "\n".join([*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None)])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @cached_property

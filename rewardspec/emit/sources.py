@@ -173,7 +173,7 @@ class Sources(Shapes):
 
     def covers(self, node: Node, level: Level) -> bool:
         """Whether the tensor of a node surely has an element for every row (no broadcast left to do)."""
-        if node.level < level and not (node.level is Level.GROUP and level is Level.ROLLOUT and node.op == "column"):
+        if node.level < level:
             return False
         if node.op in ("column", "spread") or node.op in REDUCTIONS or self.zscore(node) or self.fused(node):
             return node.op != "spread" or node.args[0].level < Level.GROUP

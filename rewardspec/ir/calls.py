@@ -338,11 +338,7 @@ class Calls(Expressions):
         count = fold(lambda a, b: graph.apply("+", a, b), [graph.present(x) for x in nodes])
         summed = graph.sum_components(nodes)
         if name == "sum":
-            return (
-                graph.coalesce(summed, zero)
-                if summed.op != "sum_components" or all(m.constant != 1 for m in masks)
-                else summed
-            )
+            return graph.coalesce(summed, zero)
         if name == "count":
             return count
         if name in ("min", "max"):

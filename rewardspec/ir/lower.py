@@ -27,7 +27,7 @@ class ComponentValue:
 
 @dataclass(eq=False)
 class Program:
-    """A spec as a graph. `columns` are those that some value depends on or a component measures."""
+    """A spec as a graph. `columns` are all that it declares."""
 
     graph: Graph
     columns: dict[str, Column]
@@ -37,6 +37,12 @@ class Program:
     guarantees: dict[str, Node]
     eps: Fraction
     ddof: Fraction
+
+    @property
+    def results(self) -> list[Node]:
+        """All that a call gives back: the advantage, shaped components, weights, kept groups."""
+        found = [self.advantage, *(node for c in self.components for node in (c.shaped, c.weight))]
+        return found if self.keep is None else [*found, self.keep]
 
 
 def lower(declared: Declarations, report: Report) -> Program | None:

@@ -79,6 +79,8 @@ def sums_to_zero(graph: Graph, node: Node, unless: Node | None = None) -> bool:
             if any(a.domain.missing for a in node.args):
                 return False
             return all(sums_to_zero(graph, a, unless) for a in node.args)
+        case "coalesce" if node.args[1].constant == 0:
+            return sums_to_zero(graph, node.args[0], unless)
         case "neg":
             return sums_to_zero(graph, node.args[0], unless)
         case "*":

@@ -55,6 +55,8 @@ class _Linear:
         match node.op, node.args:
             case (("+" | "-"), (a, b)):
                 return graph.apply(node.op, self.share(a), self.share(b))
+            case "coalesce", (a, otherwise) if otherwise.constant == 0:
+                return self.share(a)
             case "neg", (a,):
                 return graph.apply("neg", self.share(a))
             case "*", (a, b):

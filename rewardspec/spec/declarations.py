@@ -473,7 +473,8 @@ def _scaled(
     span = node.key("scale").span
     low, high = (read_expression(scalar, report) for scalar in component.scale)
     column = declared.columns.get(name)
-    domain = column.domain if column else _range(component.range, report)
+    silent = Report() if column else report  # what is wrong with a column's own domain has been said
+    domain = _values(component, silent) if component.values is not None else _range(component.range, silent)
     if low is None or high is None or (domain is None and component.range is not None):
         return None
     if domain is None or not domain.bounded or domain.symbols:

@@ -53,6 +53,8 @@ class Batch:
             n, ids, self.labels = max(lengths.values(), default=0), None, None
             if groups < 1:
                 raise RolloutError(f"a group size of {groups}: it is at least 1")
+            if not lengths:
+                raise RolloutError("no column that is read tells how many rollouts there are: pass their group ids")
         else:
             ids, self.labels = _group_ids(groups)
             n = len(ids)
@@ -283,7 +285,8 @@ class Batch:
         advantage = self.value(advantage)
         advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
         extremes = torch.stack(torch.aminmax(advantage)).tolist() if self.n else ()
-        if self.checks or not all(map(math.isfinite, extremes)):
+        self._raise()
+        if not all(map(math.isfinite, extremes)):
             self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing, or 0/0, at {where}"))
             self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
             self._raise()
