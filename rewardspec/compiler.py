@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 import hashlib
 import linecache
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -14,7 +16,7 @@ from types import ModuleType
 
 from rewardspec._version import __version__
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
-from rewardspec.ir.graph import canonical, walk
+from rewardspec.ir.graph import DEEPEST, canonical, walk
 from rewardspec.ir.lower import Program, lower
 from rewardspec.source import Source
 from rewardspec.spec.declarations import Declarations, read_declarations
@@ -70,7 +72,19 @@ class Spec:
         """The source of the compiled module."""
         from rewardspec.emit.emitter import emit_module
 
-        return emit_module(self.program, self.name, self.about, self.fingerprint, __version__)
+        with deep_stack():
+            return emit_module(self.program, self.name, self.about, self.fingerprint, __version__)
+
+
+@contextmanager
+def deep_stack():
+    """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST`)."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 20 * DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def check(
@@ -80,6 +94,11 @@ def check(
 
     constants: texts for names of `define:`. advantage: an expression in place of the spec's own.
     """
+    with deep_stack():
+        return _check(source, constants, advantage)
+
+
+def _check(source: Source, constants: Mapping[str, str], advantage: str | None) -> tuple[Spec | None, Report]:
     report = Report()
     declared = read_declarations(source, report, constants)
     if declared is not None and advantage is not None:
@@ -145,7 +164,7 @@ def compile(spec: Spec | str | PathLike, *, dialect: str | None = None) -> Calla
         raise ValueError(f"dialect {shorten(str(dialect))!r} is not known; this version has none")
     if not isinstance(spec, Spec):
         spec = load(spec)
-    module = load_module(spec.python, f"<rewardspec {spec.name} {spec.fingerprint}>")
+    module = load_module(spec.python, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
     function = module.advantages
     function.source, function.spec, function.RolloutError = spec.python, spec, module.RolloutError
     return function

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from fractions import Fraction
-from math import inf
+from math import inf, isinf, nextafter
 
+LARGEST = Fraction(10) ** 308  # what floats can hold
+MOST_BITS = 512  # of a bound's numerator or denominator
 MOST_VALUES = 256  # a larger finite set is kept as an interval
 
 Bound = Fraction | float  # a float only for an infinite bound
@@ -113,12 +115,28 @@ def finite(values: Iterable[Fraction], missing: bool = False) -> Domain:
     ordered = tuple(sorted({Fraction(v) for v in values}))
     if not ordered:
         return Domain(Fraction(0), Fraction(0), values=(), missing=missing)
-    if len(ordered) > MOST_VALUES:
-        return Domain(ordered[0], ordered[-1], missing=missing)
+    ends = _outward(ordered[0], -inf), _outward(ordered[-1], inf)
+    if len(ordered) > MOST_VALUES or ends != (ordered[0], ordered[-1]):
+        return Domain(*ends, missing=missing)
     return Domain(ordered[0], ordered[-1], values=ordered, missing=missing)
 
 
+def _outward(bound: Bound, towards: float) -> Bound:
+    """`bound`, or one further out where it is beyond floats or too long to compute with."""
+    if isinstance(bound, float):
+        return bound
+    if abs(bound) > LARGEST:
+        if (bound > 0) == (towards > 0):
+            return towards
+        return LARGEST if bound > 0 else -LARGEST
+    if max(bound.numerator.bit_length(), bound.denominator.bit_length()) <= MOST_BITS:
+        return bound
+    near = nextafter(nextafter(float(bound), towards), towards)
+    return near if isinf(near) else Fraction(near)
+
+
 def interval(lo: Bound, hi: Bound, lo_open: bool = False, hi_open: bool = False, missing: bool = False) -> Domain:
+    lo, hi = _outward(lo, -inf), _outward(hi, inf)
     if lo == hi and not isinstance(lo, float):
         return finite([lo], missing)
     return Domain(lo, hi, lo_open and lo > -inf, hi_open and hi < inf, missing=missing)

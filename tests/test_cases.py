@@ -1,7 +1,7 @@
-"""Golden cases: `cases/*.md` hold specs and what the checker must say of them, to the letter.
+"""cases/*.md: specs, and every word that is said of them. `REGENERATE=1 pytest tests/test_cases.py` rewrites the words.
 
-Each case is a heading, a yaml block and a text block. `REGENERATE=1 pytest tests/test_cases.py` writes
-the text blocks anew; read the diff.
+A case is a heading, a fenced yaml spec, and a fenced text: the rendered diagnostics, or `nothing to say`.
+Read the diff: is it the right place, are they the right words, is there a way out?
 """
 
 import os
@@ -13,30 +13,34 @@ import pytest
 from rewardspec.compiler import check
 from rewardspec.source import Source
 
-FILES = sorted((Path(__file__).parent / "cases").glob("*.md"))
-CASE = re.compile(r"^## (?P<title>.+?)\n\n```yaml\n(?P<spec>.*?)```\n\n```text\n(?P<said>.*?)```\n", re.M | re.S)
+FOLDER = Path(__file__).parent / "cases"
+CASE = re.compile(
+    r"^## (?P<name>.+?)\n(?P<about>.*?)```yaml\n(?P<spec>.*?)```\n+```text\n(?P<said>.*?)```\n", re.S | re.M
+)
 
 
-def said(spec: str) -> str:
-    found, report = check(Source("spec.yaml", spec))
-    rendered = [diagnostic.render() for diagnostic in report.sorted()]
-    return "\n\n".join(rendered or ["clean"]) + "\n" if (found is None) == report.failed else "inconsistent"
+def said(text):
+    _, report = check(Source("spec.yaml", text))
+    return "\n\n".join(d.render() for d in report.sorted()) or "nothing to say"
 
 
-CASES = [(path, match) for path in FILES for match in CASE.finditer(path.read_text())]
+def cases():
+    for path in sorted(FOLDER.glob("*.md")):
+        found = list(CASE.finditer(path.read_text(encoding="utf-8")))
+        assert len(found) == path.read_text(encoding="utf-8").count("\n## "), f"{path.name}: a case does not read"
+        for match in found:
+            yield pytest.param(path, match["name"], match["spec"], match["said"], id=f"{path.stem}: {match['name']}")
 
 
-@pytest.mark.parametrize(("path", "match"), CASES, ids=[f"{p.stem}: {m['title']}" for p, m in CASES])
-def test_case(path, match):
-    now = said(match["spec"])
-    if os.environ.get("REGENERATE"):
-        text = path.read_text()
-        old = match.group(0)
-        path.write_text(text.replace(old, old.replace(f"```text\n{match['said']}```", f"```text\n{now}```")))
-        return
-    assert now == match["said"]
+if os.environ.get("REGENERATE"):
+    for path in FOLDER.glob("*.md"):
+        renewed = CASE.sub(
+            lambda m: m[0][: m.start("said") - m.start()] + said(m["spec"]) + "\n```\n",
+            path.read_text(encoding="utf-8"),
+        )
+        path.write_text(renewed, encoding="utf-8")
 
 
-def test_cases_are_found():
-    assert len(CASES) > 20
-    assert all(path.read_text().count("\n## ") == len(CASE.findall(path.read_text())) for path in FILES)
+@pytest.mark.parametrize(("path", "name", "spec", "expected"), list(cases()))
+def test_case(path, name, spec, expected):
+    assert said(spec) == expected.rstrip("\n")

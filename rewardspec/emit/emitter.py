@@ -44,9 +44,10 @@ def emit_module(program: Program, name: str, about: str, fingerprint: str, versi
 
 
 def _comment(name: str, about: str, fingerprint: str, version: str) -> list[str]:
-    text = [name.encode("ascii", "replace").decode(), ""]
-    for line in about.splitlines()[:20]:
-        text.append("".join(c if c.isprintable() and ord(c) < 128 else "?" for c in line)[:100])
+    text = [
+        "".join(c if c.isprintable() and ord(c) < 128 else "?" for c in line)[:100]
+        for line in (name, "", *about.splitlines()[:20])
+    ]
     text += [
         "",
         f"Compiled by rewardspec {version} from a spec with fingerprint {fingerprint}.",

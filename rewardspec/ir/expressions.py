@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 
 from rewardspec.diagnostics import Label, did_you_mean, shorten
 from rewardspec.ir.graph import Node, TooLarge
@@ -12,10 +11,10 @@ from rewardspec.ir.values import Axis, Bundle, Scope, Skip, Truth, Value
 from rewardspec.ops.elementwise import ELEMENTWISE
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
+from rewardspec.types import LARGEST
 
 DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
 MOST_STEPS = 50_000
-LARGEST = Fraction(10) ** 308
 
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 

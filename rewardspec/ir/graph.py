@@ -20,6 +20,7 @@ from rewardspec.source import Span
 from rewardspec.types import CONDITION, NOTHING, Bound, Domain, Level, finite, interval
 
 MOST_NODES = 10_000
+DEEPEST = 1000  # longest way from a node down to a leaf
 MOST_STATES = 512  # joint states of a node's inputs that are tried to find its set of values
 
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -65,6 +66,7 @@ class Graph:
     def __init__(self):
         self.nodes: list[Node] = []
         self.most = MOST_NODES
+        self.depth: dict[Node, int] = {}
         self._interned: dict[tuple, Node] = {}
         self.names: dict[Node, str] = {}
         self.spans: dict[Node, Span] = {}
@@ -80,10 +82,12 @@ class Graph:
         key = (op, tuple(a.id for a in args), attributes, level)
         found = self._interned.get(key)
         if found is None:
-            if len(self.nodes) >= self.most:
+            depth = 1 + max((self.depth[a] for a in args), default=0)
+            if len(self.nodes) >= self.most or depth > DEEPEST:
                 raise TooLarge
             found = Node(len(self.nodes), op, args, attributes, level, domain)
             self.nodes.append(found)
+            self.depth[found] = depth
             self._interned[key] = found
             if self.here is not None:
                 self.spans[found] = self.here

@@ -138,7 +138,12 @@ class _Reader:
         event = next(self.events)  # the start of the stream
         event = self.next()
         if isinstance(event, yaml_events.StreamEndEvent):
-            self.stop("empty", "an empty spec", self.source.span(0, 1), help="begin with `rewardspec: 1`")
+            self.stop(
+                "empty",
+                "an empty spec",
+                self.source.span(0, min(1, len(self.source.text))),
+                help="begin with `rewardspec: 1`",
+            )
         node = self.node(self.next(), 0)
         self.next()  # the end of the document
         event = self.next()
@@ -168,7 +173,11 @@ class _Reader:
         text = self.source.text[start:end]
         if event.style not in ("|", ">"):
             end = start + len(text.rstrip())
-        return Scalar(self.source.span(start, end), str(event.value), event.style or None)
+        span, value = self.source.span(start, end), str(event.value)
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            self.report.error("yaml", "half a character: a surrogate is no text", span)
+            value = "".join("?" if "\ud800" <= char <= "\udfff" else char for char in value)
+        return Scalar(span, value, event.style or None)
 
     def between(self, start: int, event) -> Span:
         text = self.source.text[start : event.end_mark.index]
