@@ -64,6 +64,12 @@ def test_emit_support_needs_torch_alone():
             assert known, f"{path.name}:{line} imports {module}"
 
 
+def test_only_the_support_code_imports_torch():
+    users = {path for path in FILES if any(module.split(".")[0] == "torch" for module, _ in imports(path))}
+    assert users
+    assert all(path.parent == ROOT / "emit" / "support" for path in users)
+
+
 @pytest.mark.parametrize(
     "use",
     ["pass", "rewardspec.loads(good)", "check(Source('spec.yaml', bad))[1].sorted()[0].render()", "rewardspec.cli"],

@@ -22,6 +22,8 @@ class Calls(Expressions):
         return prelude().functions.get(name)
 
     def unknown_function(self, name: Name, scope: Scope) -> None:
+        if not scope.prelude and name.text in self.declared.damaged:
+            return  # what is wrong with its definition has been said
         known = [*FUNCTIONS, *prelude().functions, *([] if scope.prelude else self.declared.functions)]
         help = did_you_mean(name.text, known)
         if self.knows(name.text) or name.text in scope.parameters:

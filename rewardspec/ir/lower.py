@@ -84,6 +84,9 @@ class Lowering(Calls):
                 guarantees[name] = self.try_(lambda e=expr: self.condition(e, self.user))
                 if guarantees[name] is not None:
                     self.graph.names.setdefault(guarantees[name], name)
+        else:
+            for expr in declared.guarantees.values():
+                self.names_in(expr, frozenset({"advantage"}), self.user)
         if self.report.failed or broken or advantage is None:
             return None
         values = [

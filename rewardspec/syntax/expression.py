@@ -227,7 +227,7 @@ class _Builder(Transformer):
         for i in range(1, len(children), 2):
             operator, part = str(children[i]), children[i + 1]
             expr, start, _, _ = result
-            if isinstance(expr, Operation) and expr.operator == operator and operator in "+*" and i > 1:
+            if isinstance(expr, Operation) and expr.operator == operator and operator in "+*":
                 depth = max(result[3], part[3] + 1)
                 merged = Operation(self.at(start, part[2]), operator, (*expr.operands, part[0]))
                 result = merged, start, part[2], depth
@@ -238,9 +238,13 @@ class _Builder(Transformer):
     sum = product = power = _chain
 
     def _flat(self, children):
-        parts = children[::2]
-        operands = tuple(part[0] for part in parts)
-        return self._made(Operation, parts[0][1], parts[-1][2], parts, str(children[1]), operands)
+        """`a and b and c`, one node, also where parentheses hold some of it together."""
+        parts, operator = children[::2], str(children[1])
+        operands: list[Expr] = []
+        for expr, *_ in parts:
+            same = isinstance(expr, Operation) and expr.operator == operator
+            operands += expr.operands if same else (expr,)
+        return self._made(Operation, parts[0][1], parts[-1][2], parts, operator, tuple(operands))
 
     disjunction = conjunction = _flat
 

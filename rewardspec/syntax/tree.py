@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from rewardspec.source import Span
+from rewardspec.types import format_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,18 +103,3 @@ def format_expr(expr: Expr) -> str:
             texts = [within(operands[0], own + (own == 4))] + [within(x, own + 1) for x in operands[1:]]
             return f" {operator} ".join(texts)
     raise AssertionError(f"no text for {expr!r}")
-
-
-def format_number(value: Fraction | float) -> str:
-    """A number as the language writes it: `0.5`, `1e-06`, `.inf`, `1 / 3`."""
-    if isinstance(value, float):
-        return ".inf" if value > 0 else "-.inf"
-    if value.denominator == 1 and abs(value.numerator) < 10**15:
-        return str(value.numerator)
-    try:
-        near = float(value)
-    except OverflowError:
-        return f"{value.numerator} / {value.denominator}"
-    if Fraction(repr(near)) == value:
-        return repr(near)
-    return f"{value.numerator} / {value.denominator}" if value.denominator < 10**6 else repr(near)
