@@ -91,9 +91,9 @@ class Domain:
         if self.symbols is not None:
             text = "{" + ", ".join(self.symbols) + "}"
         elif self.values is not None:
-            shown = [format_number(v) for v in self.values[:8]]
+            shown = [_bound(v) for v in self.values[:8]]
             if len(self.values) > 8:
-                shown = [*shown[:6], "...", format_number(self.values[-1])]
+                shown = [*shown[:6], "...", _bound(self.values[-1])]
             text = "{" + ", ".join(shown) + "}"
         else:
             text = "(" if self.lo_open or self.lo == -inf else "["
@@ -124,7 +124,11 @@ def format_number(value: Fraction | float) -> str:
 
 
 def _bound(value: Bound) -> str:
-    return format_number(value).lstrip(".").replace("-.", "-") if isinstance(value, float) else format_number(value)
+    """A bound as people read it: long ones to six digits."""
+    if isinstance(value, float):
+        return "inf" if value > 0 else "-inf"
+    text = format_number(value)
+    return text if len(text) <= 14 else f"{float(value):.6g}"
 
 
 def finite(values: Iterable[Fraction], missing: bool = False) -> Domain:
