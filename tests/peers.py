@@ -53,15 +53,6 @@ def trl_advantages(
     return _trl_block()(trainer, rewards, group_size, rewards.device)
 
 
-def verl_grpo(rewards: torch.Tensor, group_size: int) -> torch.Tensor:
-    """Advantages [N] of verl's `grpo` estimator for rewards [N], every response one token long."""
-    from verl.trainer.ppo import core_algos
-
-    index = np.repeat(np.arange(len(rewards) // group_size), group_size).astype(object)
-    mask = torch.ones(len(rewards), 1)
-    return core_algos.get_adv_estimator_fn("grpo")(rewards[:, None], mask, index=index)[0][:, 0]
-
-
 def verl_gdpo(rewards: torch.Tensor, weights: list[float], group_size: int) -> torch.Tensor:
     """Advantages [N] of verl's `gdpo` estimator, every response one token long."""
     from verl.trainer.ppo import core_algos

@@ -71,9 +71,8 @@ class Emitter(Sources):
     def body(self) -> str:
         program = self.program
         checks = find_checks(self.graph, [program.advantage, *(c.shaped for c in program.components)])
-        outputs = [program.advantage, *(c.shaped for c in program.components), *(c.weight for c in program.components)]
-        conditions = [check.bad for check in checks] + ([] if program.keep is None else [program.keep])
-        self.count_uses([(n, False) for n in outputs] + [(n, True) for n in conditions])
+        wanted = [(n, n is program.keep) for n in program.results] + [(check.bad, True) for check in checks]
+        self.count_uses(wanted)
         for component in program.components:
             self.number(component.shaped)
         for check in checks:

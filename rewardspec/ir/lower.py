@@ -17,12 +17,11 @@ from rewardspec.types import Level
 
 @dataclass(frozen=True, eq=False)
 class ComponentValue:
-    """A component in the graph. `raw` is None where it is derived."""
+    """A component in the graph."""
 
     name: str
     shaped: Node
     weight: Node
-    raw: Node | None
 
 
 @dataclass(eq=False)
@@ -90,7 +89,7 @@ class Lowering(Calls):
         if self.report.failed or broken or advantage is None:
             return None
         values = [
-            ComponentValue(name, shaped, weight, self.raw_of(name) if name in declared.columns else None)
+            ComponentValue(name, shaped, weight)
             for name, shaped, weight in zip(declared.components, components, weights, strict=True)
         ]
         return Program(self.graph, declared.columns, values, keep, advantage, guarantees, declared.eps, declared.ddof)

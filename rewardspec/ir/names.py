@@ -153,9 +153,6 @@ class Names:
         self.graph.spans.setdefault(node, column.span)
         return node
 
-    def raw_of(self, name: str) -> Node:
-        return self.signal(name)
-
     def given(self, name: str) -> Value:
         graph, one = self.graph, Fraction(1)
         match name:

@@ -14,7 +14,7 @@ from rewardspec.emit.support.columns import (
     _probe,
     _snap,
 )
-from rewardspec.emit.support.layout import Layout, sorted_layout
+from rewardspec.emit.support.layout import Layout, restored, sorted_layout
 
 
 class Batch:
@@ -241,12 +241,7 @@ class Batch:
     def rows(self, x):
         """One value for every rollout, [N], in the caller's order."""
         x = self.value(x)
-        x = (x if x.shape == self.groups.shape else self.full(x)).reshape(-1)
-        if self.order is None:
-            return x
-        result = torch.empty_like(x)
-        result[self.order] = x
-        return result
+        return restored((x if x.shape == self.groups.shape else self.full(x)).reshape(-1), self.order)
 
     # Errors
 

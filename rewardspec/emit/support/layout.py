@@ -37,7 +37,7 @@ class Layout:
         parts = self._apply(kernel, x, mask, **options)
         if self.dense:
             return parts[0].reshape(self.shape)
-        return self.restore(torch.cat([part.reshape(-1) for part in parts])).reshape(self.shape)
+        return restored(torch.cat([part.reshape(-1) for part in parts]), self.order).reshape(self.shape)
 
     def _apply(self, kernel, x, mask, summands=None, **options):
         masks = [None] * len(self.blocks) if mask is None else self.split(mask)
@@ -51,20 +51,12 @@ class Layout:
             parts.append(kernel(part, m, **options))
         return parts
 
-    def restore(self, x):
-        """Rows in `order` back where they were."""
-        if self.order is None:
-            return x
-        result = torch.empty_like(x)
-        result[self.order] = x
-        return result
-
     def back(self, values):
         """One value a group to one a row."""
         if self.dense:
             return values.reshape(-1, 1).expand(self.blocks[0][1:]).reshape(self.shape)
         counts = torch.cat([torch.full((count,), size, device=values.device) for _, count, size in self.blocks])
-        return self.restore(values.reshape(-1).repeat_interleave(counts)).reshape(self.shape)
+        return restored(values.reshape(-1).repeat_interleave(counts), self.order).reshape(self.shape)
 
     def by(self, labels):
         """This layout with every group subdivided by `labels` (one a row; NaN is a label of its own)."""
@@ -73,6 +65,15 @@ class Layout:
         layout = sorted_layout(own * (codes.max() + 1 if codes.numel() else 1) + codes, self.shape)
         layout.rounding = self.rounding
         return layout
+
+
+def restored(x, order):
+    """Rows that stand in `order` (None: as they were) back where they were."""
+    if order is None:
+        return x
+    result = torch.empty_like(x)
+    result[order] = x
+    return result
 
 
 def sorted_layout(ids, shape=None):
