@@ -77,11 +77,11 @@ def _load(path: Path, settings: list[str]) -> Spec:
 
 
 def _expand(paths: list[Path]) -> list[Path]:
-    """Folders as the spec files in them; the prelude is no spec."""
+    """Folders as the spec files in them; the prelude and the dialects are no specs."""
     found = []
     for path in paths:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*.y*ml") if p.name != "prelude.yaml")
+            found += sorted(p for p in path.rglob("*.y*ml") if p.name != "prelude.yaml" and p.parent.name != "dialects")
         else:
             found.append(path)
     if not found:

@@ -8,19 +8,22 @@ import linecache
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 
 from rewardspec._version import __version__
+from rewardspec.conditioning import Condition
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
 from rewardspec.ir.graph import DEEPEST, canonical, walk
 from rewardspec.ir.lower import Program, lower
 from rewardspec.source import Source
 from rewardspec.spec.declarations import Declarations, read_declarations
 from rewardspec.spec.document import Document
+from rewardspec.spec.prelude import dialects, under
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.syntax.yaml import LARGEST_FILE
 
@@ -57,6 +60,46 @@ class Spec:
     @property
     def components(self) -> tuple[str, ...]:
         return tuple(component.name for component in self.program.components)
+
+    @property
+    def condition(self) -> Condition | None:
+        """The reward tokens of `condition:`, None for a spec without."""
+        declared = self.declarations.condition
+        return None if declared is None else Condition.of(declared)
+
+    @property
+    def dialect(self) -> str | None:
+        """The trainer whose numerics it takes, None for its own."""
+        return self.declarations.dialect
+
+    def under(self, dialect: str) -> Spec:
+        """The spec with a trainer's own numerical conventions: `trl`, `verl`, `openrlhf` or `nemo_rl`.
+
+        Its schemes then give that trainer's built-in numbers, the language's laws excepted. `numerics:`
+        of the spec gives way. Raises ValueError for a dialect that is not known, SpecError for a spec
+        that does not go with it.
+        """
+        if dialect not in dialects():
+            raise ValueError(f"dialect {shorten(str(dialect))!r} is not known; there are {', '.join(dialects())}")
+        report = Report()
+        with deep_stack():
+            declared = under(self.declarations, dialect, report)
+            program = None if report.failed else lower(declared, report)
+        if program is None:
+            raise SpecError(report.sorted())
+        return Spec(self.source, declared, program, tuple(report.sorted()))
+
+    def at(self, step: int | Fraction | None = None, total_steps: int | None = None, progress: Fraction | None = None):
+        """The spec at one moment of training: `step`, `total_steps` and `progress` as constants, where they are said."""
+        given = {"step": step, "total_steps": total_steps, "progress": progress}
+        given = {name: Fraction(value) for name, value in given.items() if value is not None}
+        report = Report()
+        with deep_stack():
+            declared = replace(self.declarations, given=given)
+            program = lower(declared, report)
+        if program is None:
+            raise SpecError(report.sorted())
+        return Spec(self.source, declared, program, tuple(report.sorted()))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -158,12 +201,14 @@ def compile(spec: Spec | str | PathLike, *, dialect: str | None = None) -> Calla
     rewards, shares, weights, kept and `metrics()`. It raises RolloutError (a ValueError), which names
     column, rollout and group, for rollouts that it cannot be computed on.
 
-    dialect: reserved for a trainer's own numerical conventions; this version knows none.
+    dialect: `trl`, `verl`, `openrlhf` or `nemo_rl` for the numerical conventions of that trainer
+    (`Spec.under`); verl and OpenRLHF whiten over response tokens, so their whitening schemes read the
+    column `tokens`. Raises SpecError for a file with errors, ValueError for a dialect that is not known.
     """
-    if dialect is not None:
-        raise ValueError(f"dialect {shorten(str(dialect))!r} is not known; this version has none")
     if not isinstance(spec, Spec):
         spec = load(spec)
+    if dialect is not None:
+        spec = spec.under(dialect)
     module = load_module(spec.python, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
     function = module.advantages
     function.source, function.spec, function.RolloutError = spec.python, spec, module.RolloutError

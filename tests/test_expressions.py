@@ -82,7 +82,9 @@ leaves = st.one_of(
     names.map(lambda n: Name(SPAN, n)),
     st.integers(-999, 10**15).map(lambda n: Number(SPAN, Fraction(n))),
     st.decimals(-1000, 1000, places=3).map(lambda d: Number(SPAN, Fraction(d))),
-    st.sampled_from([Fraction("1e-300"), Fraction("1e300"), Fraction("-2.5e-7"), float("inf")]).map(lambda v: Number(SPAN, v)),
+    st.sampled_from([Fraction("1e-300"), Fraction("1e300"), Fraction("-2.5e-7"), float("inf")]).map(
+        lambda v: Number(SPAN, v)
+    ),
 )
 
 
@@ -201,7 +203,12 @@ def test_precedence(text, meaning):
 
 @pytest.mark.parametrize(
     ("text", "different"),
-    [("(a < b) < c", "a < b < c"), ("-(a) ** b", "(-a) ** b"), ("(a ** b) ** c", "a ** b ** c"), ("a - (b - c)", "a - b - c")],
+    [
+        ("(a < b) < c", "a < b < c"),
+        ("-(a) ** b", "(-a) ** b"),
+        ("(a ** b) ** c", "a ** b ** c"),
+        ("a - (b - c)", "a - b - c"),
+    ],
 )
 def test_parentheses_that_matter(text, different):
     assert shape(tree(text)) != shape(tree(different))

@@ -12,6 +12,7 @@ LAYERS = [  # of ARCHITECTURE.md, from the top; rooms of one layer do not know e
     {"cli", "adapters"},
     {"analysis"},
     {"compiler"},
+    {"conditioning"},
     {"emit", "lint"},
     {"ir"},
     {"spec"},

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from rewardspec.compiler import Spec
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.spec.declarations import Definition, prelude
+from rewardspec.spec.declarations import Definition
+from rewardspec.spec.prelude import prelude
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr, format_number
 from rewardspec.types import Level
 
@@ -50,14 +51,14 @@ def explain(spec: Spec) -> Explanation:
 
 def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:
     """Definitions that expressions use, directly or through others."""
-    declared = spec.declarations
+    declared, shipped_with = spec.declarations, prelude(spec.declarations.dialect)
     found: dict[tuple[str, bool], Definition] = {}
     queue = [(root, False) for root in roots]
     while queue:
         expr, in_prelude = queue.pop(0)
         for name, is_call in _names(expr):
             own = {} if in_prelude else (declared.functions if is_call else declared.values)
-            shipped = prelude().functions if is_call else prelude().values
+            shipped = shipped_with.functions if is_call else shipped_with.values
             if not is_call and not in_prelude and (name in declared.components or name in declared.columns):
                 continue
             definition = own.get(name) or shipped.get(name)

@@ -125,9 +125,9 @@ def without_batch(graph: Graph, advantage: Node) -> tuple[Node, bool]:
 
 
 def _over_batch(node: Node) -> bool:
-    return (node.op in REDUCTIONS and node.attributes[0] is Level.BATCH) or (
-        node.op == "given" and node.attributes[0] == "batch_size"
-    )
+    if node.op in REDUCTIONS:
+        return node.attributes[0] is Level.BATCH
+    return node.op == "copies" or (node.op == "given" and node.attributes[0] == "batch_size")
 
 
 def _of_batch(node: Node) -> bool:

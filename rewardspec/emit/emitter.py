@@ -83,6 +83,8 @@ class Emitter(Sources):
         arguments = [advantage, rewards, weights]
         if program.keep is not None:
             arguments.append(f"kept={self.condition(program.keep)}")
+        if program.copies is not None:
+            arguments.append(f"copies={self.number(program.copies)}")
         main, self.lines = self.lines, []
         shares = self.shares()
         if shares:
@@ -103,7 +105,7 @@ class Emitter(Sources):
             "    step, total_steps: of training. seed: of anything drawn.",
             "    Raises RolloutError, naming column, rollout and group, for rollouts it cannot be computed on.",
             '    """',
-            "    batch = Batch(columns, groups, COLUMNS, step, total_steps)",
+            "    batch = Batch(columns, groups, COLUMNS, step, total_steps, seed)",
         ]
         tail = _wrapped(f"    return Result(batch, {', '.join(arguments)})")
         return "\n".join([*head, *main, *shares, *tail]) + "\n"

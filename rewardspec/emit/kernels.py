@@ -6,7 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-FILES = ("columns", "layout", "batch", "statistics", "result")  # in the order that a module has them
+FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result")  # in the order that a module has them
 
 
 @cache

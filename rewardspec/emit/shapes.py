@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from rewardspec.ir.graph import Graph, Node
 from rewardspec.ir.patterns import ZScore, match_zscore
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.ops.reductions import REDUCTIONS, SPREADS
 from rewardspec.types import Level
 
 Key = tuple[Node, bool]  # a value as a number (False) or as a condition (True)
@@ -95,7 +95,7 @@ class Shapes:
             return [(n, False) for n in (node.args[0], *(self.summands(node.args[0]) or ()))]
         conditions = [a for i, a in enumerate(node.args) if self.takes_condition(node, i)]
         numbers = [a for i, a in enumerate(node.args) if not self.takes_condition(node, i)]
-        if node.op in ("std", "var"):
+        if node.op in SPREADS:
             numbers += self.summands(node.args[0]) or ()
         return [(a, False) for a in numbers] + [(a, True) for a in conditions if a.constant != 1]
 
@@ -106,7 +106,7 @@ class Shapes:
             return node.boolean
         if node.op in REDUCTIONS:
             return i == 1 or (i == 0 and node.op in ("any", "all"))
-        return node.op == "if" and i == 0
+        return node.op in ("if", "copies") and i == 0
 
     def count_uses(self, roots: list[Key]) -> None:
         self.uses = {root: 2 for root in roots}  # results have lines of their own

@@ -9,7 +9,7 @@ from rewardspec.ir.graph import Graph, Node
 from rewardspec.ir.names import PI
 from rewardspec.ir.patterns import ZScore
 from rewardspec.ops.elementwise import ELEMENTWISE
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.ops.reductions import REDUCTIONS, SPREADS
 from rewardspec.types import Level
 
 ATOM = 10  # precedence of a name or a call
@@ -64,6 +64,10 @@ class Sources(Shapes):
                 return f"torch.where(torch.isnan({x}), {otherwise}, {x})", ATOM
             case "if":
                 return self.choice(node), ATOM
+            case "copies":
+                keep, score = node.args
+                kept = self.whole(keep, Level.GROUP, as_condition=True)
+                return f"draw_copies(batch, {kept}, {self.whole(score, Level.GROUP)})", ATOM
             case "sum_components":
                 if any(a.domain.missing for a in node.args):
                     return (
@@ -175,7 +179,7 @@ class Sources(Shapes):
         """Whether the tensor of a node surely has an element for every row (no broadcast left to do)."""
         if node.level < level:
             return False
-        if node.op in ("column", "spread") or node.op in REDUCTIONS or self.zscore(node) or self.fused(node):
+        if node.op in ("column", "spread", "copies") or node.op in REDUCTIONS or self.zscore(node) or self.fused(node):
             return node.op != "spread" or node.args[0].level < Level.GROUP
         if (node, level) not in self.covering:
             found = any(a.level is node.level and self.covers(a, level) for a in node.args)
@@ -201,7 +205,7 @@ class Sources(Shapes):
         mask = self.mask(x, where)
         if mask:
             arguments.append(mask)
-        if node.op in ("std", "var"):
+        if node.op in SPREADS:
             arguments.append(f"ddof={int(parameter)}")
             arguments += self.summands_argument(x)
         if node.op == "quantile":

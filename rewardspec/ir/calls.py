@@ -7,8 +7,9 @@ from rewardspec.ir.expressions import Expressions
 from rewardspec.ir.graph import Node
 from rewardspec.ir.values import Axis, Bound, Bundle, Scope, Skip, Value, fold
 from rewardspec.ops.functions import FUNCTIONS, ONE_VALUE, TAKES_CONDITIONS, Function
+from rewardspec.ops.reductions import REDUCTIONS, SPREADS
 from rewardspec.source import Span
-from rewardspec.spec.declarations import AXES, Definition, prelude
+from rewardspec.spec.declarations import AXES, Definition
 from rewardspec.syntax.tree import Call, Expr, Name
 from rewardspec.types import Level
 
@@ -19,12 +20,12 @@ class Calls(Expressions):
     def function(self, name: str, scope: Scope) -> Definition | None:
         if not scope.prelude and name in self.declared.functions:
             return self.declared.functions[name]
-        return prelude().functions.get(name)
+        return self.prelude.functions.get(name)
 
     def unknown_function(self, name: Name, scope: Scope) -> None:
         if not scope.prelude and name.text in self.declared.damaged:
             return  # what is wrong with its definition has been said
-        known = [*FUNCTIONS, *prelude().functions, *([] if scope.prelude else self.declared.functions)]
+        known = [*FUNCTIONS, *self.prelude.functions, *([] if scope.prelude else self.declared.functions)]
         help = did_you_mean(name.text, known)
         if self.knows(name.text) or name.text in scope.parameters:
             help = f"`{name.text}` is a value; it takes no arguments"
@@ -253,7 +254,7 @@ class Calls(Expressions):
     def parameter(self, expr: Call, keywords: dict[str, Expr], scope: Scope):
         """The divisor of `std` and `var`, the `q` of `quantile`: constants."""
         name = expr.function.text
-        if name in ("std", "var"):
+        if name in SPREADS:
             if "ddof" not in keywords:
                 return self.declared.ddof
             found = self.number(keywords["ddof"], scope).constant
@@ -297,7 +298,7 @@ class Calls(Expressions):
                 expr.span,
                 help=spelling,
             )
-        if name == "rank" and over is Level.BATCH and x.level is Level.GROUP:
+        if REDUCTIONS[name].keeps_level and over is Level.BATCH and x.level is Level.GROUP:
             x = graph.spread(x)
         if mask.level > x.level:
             self.fail(
@@ -322,7 +323,7 @@ class Calls(Expressions):
                 expr.span,
                 help="leave `over=components` out, or use `rewards` or `weights`",
             )
-        if name in ("quantile", "rank"):
+        if name in ("quantile", "rank", "std_others"):
             self.fail("not-yet", f"`{name}` over components is not known", expr.span)
         span = expr.arguments[0].span
         wheres = where.values if isinstance(where, Bundle) else (where,) * len(value.values)

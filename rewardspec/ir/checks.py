@@ -89,6 +89,11 @@ def _demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, se
                 for arg in (where, *by):
                     ask(arg, outer)
                 ask(x, outer | (frozenset() if where.constant == 1 else conjuncts(where)))
+            elif node.op == "copies":  # scores of all kept groups go into one draw
+                keep, score = node.args
+                outer = _over(graph, path, Level.BATCH)
+                ask(keep, outer)
+                ask(score, outer | conjuncts(keep))
             elif node.op == "coalesce":
                 x, otherwise = node.args
                 ask(x, path)

@@ -74,6 +74,8 @@ class GroupEvaluator:
     def apply(self, node: Node, row: tuple):
         if node.op == "required":
             return row[0]
+        if node.op == "copies":
+            return Fraction(1)  # a group that is the whole batch leaves no place to fill
         assert is_elementwise(node), f"no exact rule for {node!r}"
         try:
             value = evaluate(node, list(row))

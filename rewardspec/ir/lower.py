@@ -8,11 +8,12 @@ from math import inf
 
 from rewardspec.diagnostics import Label, Report, shorten
 from rewardspec.ir.calls import Calls
-from rewardspec.ir.graph import Graph, Node, TooLarge
+from rewardspec.ir.graph import Graph, Node, TooLarge, walk
 from rewardspec.ir.values import Bundle, Skip
+from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec.declarations import Column, Declarations
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation, format_number
-from rewardspec.types import Level
+from rewardspec.types import Level, interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +33,18 @@ class Program:
     columns: dict[str, Column]
     components: list[ComponentValue]
     keep: Node | None
+    copies: Node | None  # None where no group is drawn again
     advantage: Node
     guarantees: dict[str, Node]
+    labels: dict[str, Node]  # of reward tokens: conditions on one trajectory
     eps: Fraction
     ddof: Fraction
 
     @property
     def results(self) -> list[Node]:
-        """All that a call gives back: the advantage, shaped components, weights, kept groups."""
+        """All that a call gives back: the advantage, shaped components, weights, kept groups, copies."""
         found = [self.advantage, *(node for c in self.components for node in (c.shaped, c.weight))]
-        return found if self.keep is None else [*found, self.keep]
+        return [*found, *(node for node in (self.keep, self.copies) if node is not None)]
 
 
 def lower(declared: Declarations, report: Report) -> Program | None:
@@ -69,10 +72,12 @@ class Lowering(Calls):
         declared = self.declared
         components = [self.try_(lambda n=name: self.component(n)) for name in declared.components]
         weights = [self.try_(lambda n=name: self.weight(n)) for name in declared.components]
-        self.check_definitions()
         keep = self.try_(lambda: self.kept(declared.keep)) if declared.keep else None
+        copies = self.try_(lambda: self.drawn(declared.refill, keep)) if declared.refill and keep else None
         broken = None in components or None in weights
         self.keep = keep
+        self.copies = copies or (self.graph.const(1) if keep is None else keep)
+        self.check_definitions()
         advantage = None
         if declared.advantage is not None:
             advantage = self.try_(lambda: self.final(declared.advantage, quiet=broken))
@@ -86,13 +91,28 @@ class Lowering(Calls):
         else:
             for expr in declared.guarantees.values():
                 self.names_in(expr, frozenset({"advantage"}), self.user)
+        labels = {}
+        if declared.condition is not None and not broken:
+            for name, expr in declared.condition.labels.items():
+                labels[name] = self.try_(lambda e=expr: self.label(e))
         if self.report.failed or broken or advantage is None:
             return None
         values = [
             ComponentValue(name, shaped, weight)
             for name, shaped, weight in zip(declared.components, components, weights, strict=True)
         ]
-        return Program(self.graph, declared.columns, values, keep, advantage, guarantees, declared.eps, declared.ddof)
+        return Program(
+            self.graph,
+            declared.columns,
+            values,
+            keep,
+            copies,
+            advantage,
+            guarantees,
+            labels,
+            declared.eps,
+            declared.ddof,
+        )
 
     def component(self, name: str) -> Node:
         """A component's shaped value, one for every rollout."""
@@ -192,6 +212,40 @@ class Lowering(Calls):
         node = self.graph.spread(node, Level.GROUP)
         self.graph.names.setdefault(node, "keep")
         return node
+
+    def drawn(self, expr: Expr, keep: Node) -> Node:
+        """How often each group stands in the batch: 0 for those that `keep` leaves out."""
+        graph = self.graph
+        score = self.number(expr, self.user)
+        if score.level is Level.ROLLOUT:
+            self.fail(
+                "wrong-level",
+                "`refill` is one score a group, and this differs within one",
+                expr.span,
+                help="reduce it: `mean(...)`, `var(...)`",
+            )
+        if score.domain.symbols:
+            self.fail("not-a-number", "`refill` is a score, not a name", expr.span)
+        graph.names.setdefault(score, "refill")
+        score = graph.spread(self.required(score), Level.GROUP)
+        once_or_more = interval(Fraction(1), inf)
+        drawn = graph.node("copies", (keep, score), (), Level.GROUP, once_or_more)
+        graph.names.setdefault(drawn, "drawn")
+        node = graph.if_(keep, drawn, graph.const(0))
+        graph.names.setdefault(node, "copies")
+        return node
+
+    def label(self, expr: Expr) -> Node:
+        """Whether a trajectory is given a token, before there are groups, batches or steps."""
+        node = self.condition(expr, self.user)
+        if any(n.op in (*REDUCTIONS, "given", "copies") for n in walk([node])):
+            self.fail(
+                "wrong-level",
+                "a label is given to one trajectory before training, and this looks at its group, batch or step",
+                expr.span,
+                help="compare its own components: `correct >= 1`",
+            )
+        return self.graph.spread(node)
 
     def final(self, expr: Expr, quiet: bool) -> Node:
         """The advantage: 0 for a rollout of which nothing was measured, and outside the kept groups."""

@@ -11,7 +11,8 @@ from rewardspec.ir.graph import Graph, Node
 from rewardspec.ir.values import Axis, Bundle, Scope, Skip, Value
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.source import Span
-from rewardspec.spec.declarations import AXES, GIVEN, Declarations, Definition, prelude
+from rewardspec.spec.declarations import AXES, GIVEN, Declarations, Definition
+from rewardspec.spec.prelude import prelude
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.types import Level, finite, interval
 
@@ -27,12 +28,14 @@ class Names:
 
     def __init__(self, declared: Declarations, report: Report):
         self.declared = declared
+        self.prelude = prelude(declared.dialect)
         self.report = report
         self.graph = Graph()
         self.user, self.own = Scope(prelude=False), Scope(prelude=True)
         self.done: dict[tuple, Value | None] = {}
         self.open: list[tuple] = []  # definitions and components being lowered, for cycles
         self.keep: Node | None = None
+        self.copies: Node | None = None
         self.advantage: Node | None = None
         self.depth = 0
         self.steps = 0
@@ -77,7 +80,7 @@ class Names:
             else [*self.declared.values, *self.declared.columns, *self.declared.components, *self.declared.damaged]
         )
         extra = ["advantage"] if self.advantage is not None else []
-        return [*scope.parameters, *own, *prelude().values, *GIVEN, *extra]
+        return [*scope.parameters, *own, *self.prelude.values, *GIVEN, *extra]
 
     def name(self, expr: Name, scope: Scope) -> Value:
         name = expr.text
@@ -94,10 +97,21 @@ class Names:
                 return self.component(name)
             if name in self.declared.columns:
                 return self.signal(name)
-        if name in prelude().values:
+        if name in self.prelude.values:
             return self.definition(name, self.own, expr)
+        if scope.prelude and name in self.prelude.columns:  # what a dialect measures
+            return self.signal(name)
         if name == "advantage" and self.advantage is not None:
             return self.advantage
+        if name == "copies":
+            if self.copies is None:
+                self.fail(
+                    "too-early",
+                    "which groups stand in the batch is not known here yet",
+                    expr.span,
+                    help="`copies` can be used in `advantage:` and `guarantees:`",
+                )
+            return self.copies
         if name in GIVEN:
             return self.given(name)
         self.unknown(expr, scope)
@@ -124,7 +138,7 @@ class Names:
         self.report.error("unknown-name", f"there is no `{shorten(name)}`", expr.span, help=help)
 
     def definition(self, name: str, scope: Scope, expr: Name | None) -> Value:
-        found = (prelude() if scope.prelude else self.declared).values[name]
+        found = (self.prelude if scope.prelude else self.declared).values[name]
         if found.body is None:
             raise Skip
 
@@ -155,6 +169,8 @@ class Names:
 
     def given(self, name: str) -> Value:
         graph, one = self.graph, Fraction(1)
+        if name in self.declared.given:
+            return graph.const(self.declared.given[name])
         match name:
             case "rewards" | "weights" if not self.declared.components:
                 raise Skip  # that nothing is rewarded has been said

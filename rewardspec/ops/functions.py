@@ -40,5 +40,6 @@ FUNCTIONS: dict[str, Function] = {
     **{name: Function(("x",), 1, _REDUCTION) for name in ("mean", "sum", "count", "any", "all", "rank")},
     "std": Function(("x",), 1, (*_REDUCTION, "ddof")),
     "var": Function(("x",), 1, (*_REDUCTION, "ddof")),
+    "std_others": Function(("x",), 1, (*_REDUCTION, "ddof")),
     "quantile": Function(("x", "q"), 2, _REDUCTION),
 }

@@ -32,6 +32,7 @@ class Reduction:
 
 
 REDUCTIONS: dict[str, Reduction] = {}
+SPREADS = ("std", "var", "std_others")  # whose parameter is the divisor's `ddof`
 
 
 def _reduction(name: str, domain, **rest):
@@ -91,6 +92,14 @@ def _var(values, ddof):
 def _std(values, ddof):
     variance = _var(values, ddof)
     return math.sqrt(variance) if isinstance(variance, float) else square_root(variance)
+
+
+@_reduction(
+    "std_others", lambda x, empty: _spread(x, empty).or_missing(empty), missing_when_empty=True, keeps_level=True
+)
+def _std_others(values, ddof):
+    """For each value the deviation of the others."""
+    return [_std(values[:i] + values[i + 1 :], ddof) for i in range(len(values))]
 
 
 @_reduction("min", _same, missing_when_empty=True)

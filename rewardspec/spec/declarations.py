@@ -10,21 +10,20 @@ from collections.abc import Callable
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
 
 from rewardspec.diagnostics import Label, Report, did_you_mean, shorten
 from rewardspec.ops.functions import FUNCTIONS
-from rewardspec.resources import resource
 from rewardspec.source import Source, Span
 from rewardspec.spec.document import VERSION, Component, Document, Measured, read_document
 from rewardspec.syntax.expression import KEYWORDS, NAME, parse_expression, parse_signature
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
 from rewardspec.syntax.yaml import Mapping, Node, Scalar, comment_after
-from rewardspec.types import MOST_VALUES, Domain, Level, finite, interval, symbolic
+from rewardspec.types import MOST_VALUES, Domain, Level, finite, format_number, interval, symbolic
 
 MOST_COMPONENTS = 64
 AXES = ("group", "batch", "components")
 GIVEN = ("step", "total_steps", "progress", "group_size", "batch_size", "pi", "eps", "rewards", "weights", "missing")
+GIVEN += ("copies",)
 RESERVED = frozenset({*AXES, *GIVEN, "advantage", "raw", "ignore"})
 
 
@@ -66,6 +65,17 @@ class ComponentDeclaration:
     when: Expr | None
 
 
+@dataclass(frozen=True, eq=False)
+class ConditionDeclaration:
+    """Reward tokens: name to text, probability and the condition that labels a trajectory with it."""
+
+    span: Span
+    tokens: dict[str, str]
+    prior: dict[str, Fraction]  # adds up to 1
+    labels: dict[str, Expr]  # of all but the last token; empty where the spec says none
+    template: str  # with `{prompt}` and `{token}`
+
+
 @dataclass(eq=False)
 class Declarations:
     """Everything a spec declares, read but not yet given meaning."""
@@ -78,26 +88,15 @@ class Declarations:
     values: dict[str, Definition] = field(default_factory=dict)
     functions: dict[str, Definition] = field(default_factory=dict)
     keep: Expr | None = None
+    refill: Expr | None = None
     advantage: Expr | None = None
     guarantees: dict[str, Expr] = field(default_factory=dict)
+    condition: ConditionDeclaration | None = None
     eps: Fraction = Fraction(1, 10**6)
     ddof: Fraction = Fraction(1)
+    dialect: str | None = None
+    given: dict[str, Fraction] = field(default_factory=dict)  # `step` and the like, where they are known already
     damaged: set[str] = field(default_factory=set)  # names whose declaration is wrong: no more said of them
-
-
-@cache
-def prelude() -> Declarations:
-    """The definitions that ship with the language. Expressions are read when they are first used."""
-    path = resource("specs/prelude.yaml")
-    report = Report()
-    source = Source("prelude.yaml", path.read_text(encoding="utf-8"))
-    found = read_document(source, report)
-    assert found is not None, "the prelude does not read"
-    document, root = found
-    declared = Declarations(source, document, root)
-    _read_definitions(declared, report, is_prelude=True)
-    assert not report.diagnostics, report.diagnostics[0].render()
-    return declared
 
 
 def read_declarations(source: Source, report: Report, constants: Map[str, str] = {}) -> Declarations | None:
@@ -115,20 +114,21 @@ def read_declarations(source: Source, report: Report, constants: Map[str, str] =
             help=f"this release reads `rewardspec: {VERSION}`",
         )
     _not_yet(document, root, report)
-    _read_numerics(declared, report)
+    read_numerics(declared, report)
     for name, signal in document.signals.items():
         if _usable_name(declared, name, "signals", report):
-            _read_signal(declared, name, signal, report)
+            read_signal(declared, name, signal, report)
     for name, component in document.components.items():
         if _usable_name(declared, name, "components", report):
             _read_component(declared, name, component, report)
-    _read_definitions(declared, report, is_prelude=False)
+    read_definitions(declared, report, is_prelude=False)
     _set_constants(declared, constants, report)
     for section in ("signals", "components"):
         whole = root.get(section)
         if isinstance(whole, Mapping):
             declared.damaged |= {key.text for key, _ in whole.items if key.text not in getattr(document, section)}
     _read_rest(declared, report)
+    declared.condition = _read_condition(declared, report)
     return declared
 
 
@@ -198,9 +198,6 @@ def _constant(expr: Expr) -> Fraction | float | None:
 
 def _not_yet(document: Document, root: Mapping, report: Report) -> None:
     """Parts of the language that this version reads past, but must not pretend to honour."""
-    for key, what in (("refill", "drawing groups again"), ("condition", "reward tokens")):
-        if root.key(key) is not None:
-            report.error("not-yet", f"{what} (`{key}:`) cannot be compiled by this version", root.key(key).span)
     for section in ("signals", "components"):
         whole = root.get(section)
         for key, value in whole.items if isinstance(whole, Mapping) else ():
@@ -241,7 +238,7 @@ def _usable_name(declared: Declarations, name: str, section: str, report: Report
     return False
 
 
-def _read_numerics(declared: Declarations, report: Report) -> None:
+def read_numerics(declared: Declarations, report: Report) -> None:
     numerics = declared.document.numerics
     for name, least, most in (("eps", 0, 1), ("ddof", 0, 1)):
         scalar = getattr(numerics, name)
@@ -255,7 +252,7 @@ def _read_numerics(declared: Declarations, report: Report) -> None:
             report.error("numerics", f"`{name}` is {allowed}", scalar.span)
 
 
-def _read_signal(declared: Declarations, name: str, signal: Measured, report: Report) -> None:
+def read_signal(declared: Declarations, name: str, signal: Measured, report: Report) -> None:
     place = declared.root.get("signals")
     column = _column(name, place, signal, report)
     if column is None:
@@ -506,7 +503,7 @@ def _gated(
     return None if otherwise is None else If(value.span, when, value, otherwise)
 
 
-def _read_definitions(declared: Declarations, report: Report, is_prelude: bool) -> None:
+def read_definitions(declared: Declarations, report: Report, is_prelude: bool) -> None:
     place = declared.root.get("define")
     for text, scalar in declared.document.define.items():
         key = place.key(text)
@@ -587,6 +584,14 @@ def _read_rest(declared: Declarations, report: Report) -> None:
     elif not document.components and not declared.damaged:
         report.error("no-components", "the spec rewards nothing", root.key("components").span, help="add a component")
     declared.keep = read_expression(document.keep, report)
+    declared.refill = read_expression(document.refill, report)
+    if root.key("refill") is not None and root.key("keep") is None:
+        report.error(
+            "refill-alone",
+            "nothing leaves the batch, so there is no place to fill",
+            root.key("refill").span,
+            help="say which groups stay: `keep: var(total, ddof=0) >= 1e-6`",
+        )
     declared.advantage = read_expression(document.advantage, report)
     if root.key("advantage") is None:
         report.error(
@@ -599,3 +604,87 @@ def _read_rest(declared: Declarations, report: Report) -> None:
         expr = read_expression(scalar, report)
         if expr is not None:
             declared.guarantees[name] = expr
+
+
+def _read_condition(declared: Declarations, report: Report) -> ConditionDeclaration | None:
+    section, place = declared.document.condition, declared.root.get("condition")
+    if section is None:
+        return None
+    before = len(report.diagnostics)
+    names, last = list(section.tokens), next(reversed(section.tokens), None)
+    parts = {part: place.get(part) for part in ("tokens", "prior", "label")}
+    if len(names) < 2:
+        report.error(
+            "too-few-tokens",
+            "to tell rollouts apart there have to be two tokens at least",
+            place.key("tokens").span,
+            help="write `tokens: {high: <|high_reward|>, low: <|low_reward|>}`",
+        )
+    for name, text in section.tokens.items():
+        if not NAME.match(name) or name in KEYWORDS:
+            report.error("bad-name", f"`{shorten(name)}` cannot be a name", parts["tokens"].key(name).span)
+        twin = next(n for n, other in section.tokens.items() if other.text == text.text)
+        if not text.text or twin != name:
+            message = f"`{name}` and `{twin}` are the same text" if text.text else f"`{name}` has no text"
+            report.error("duplicate-token", message, text.span if text.text else parts["tokens"].key(name).span)
+    for part in ("prior", "label"):
+        for name in getattr(section, part):
+            if name not in names:
+                span = parts[part].key(name).span
+                report.error(
+                    "unknown-token", f"there is no token `{shorten(name)}`", span, help=did_you_mean(name, names)
+                )
+        missing = [name for name in names[:-1] if name not in getattr(section, part)]
+        if missing and (part == "prior" or section.label):
+            report.error(
+                "missing-token",
+                f"`{part}` does not mention `{missing[0]}`",
+                place.key(part).span,
+                help=f"only the last token, `{last}`, can be left out: it has the rest",
+            )
+    if last in section.label:
+        span = parts["label"].key(last).span
+        report.error(
+            "rest", f"`{last}` is the last token: it is given where no other label holds", span, help="leave it out"
+        )
+    prior = _read_prior(section.prior, names, place, report)
+    labels = {name: read_expression(scalar, report) for name, scalar in section.label.items()}
+    template = section.template.text
+    if template.count("{token}") != 1 or template.count("{prompt}") > 1:
+        report.error(
+            "template",
+            "`{token}` has to stand in the template once, and `{prompt}` once at most",
+            section.template.span,
+            help='write `template: "[Reward Goal: {token}]"`',
+        )
+    template = template if "{prompt}" in template else "{prompt}\n" + template
+    if len(report.diagnostics) > before:
+        return None
+    tokens = {name: text.text for name, text in section.tokens.items()}
+    return ConditionDeclaration(place.span, tokens, prior, labels, template)
+
+
+def _read_prior(section: dict[str, Scalar], names: list[str], place: Mapping, report: Report) -> dict[str, Fraction]:
+    """The probability of every token, the last one's worked out where it is left to."""
+    prior = {}
+    for name, scalar in section.items():
+        value = read_literal(scalar, report)
+        if isinstance(value, Fraction) and 0 <= value <= 1:
+            prior[name] = value
+        elif value is not None:
+            report.error(
+                "not-a-probability",
+                f"`{shorten(scalar.text)}` is no probability",
+                scalar.span,
+                help="write a number from 0 to 1",
+            )
+    whole = sum(prior.values())
+    if len(prior) == len(section) and (whole > 1 or (len(prior) == len(names) and whole != 1)):
+        spans = [scalar.span for scalar in section.values()]
+        report.error(
+            "not-a-probability",
+            f"these add up to {format_number(whole)}",
+            spans[0].to(spans[-1]),
+            help="all of them together are 1",
+        )
+    return {name: prior.get(name, 1 - whole) for name in names}

@@ -125,6 +125,22 @@ class Numerics(_Part):
     ddof: Text | None = None
 
 
+class Condition(_Part):
+    """Reward tokens in the prompt (RC-GRPO): each rollout is told how good it is to be."""
+
+    tokens: Expressions = Field(description="name: text of the token; at inference the first is asked for")
+    prior: Expressions = Field(description="name: probability that a rollout is given the token; the last has the rest")
+    label: Expressions = Field(
+        {}, description="name: condition under which a trajectory has the token; the last has the rest"
+    )
+    template: Text = Field(description="text after the prompt, with `{token}` in it")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shape(cls, value: Any) -> Any:
+        return _mapped(value)
+
+
 Signals = Annotated[dict[str, Measured], BeforeValidator(_mapped)]
 Components = Annotated[dict[str, Component], BeforeValidator(_mapped)]
 
@@ -141,10 +157,10 @@ class Document(_Part):
     define: Expressions = {}
     numerics: Numerics = Numerics()
     keep: Expression | None = None
-    refill: Any = None
+    refill: Expression | None = None
     advantage: Expression | None = None
     guarantees: Expressions = {}
-    condition: Any = None
+    condition: Condition | None = None
 
 
 def read_document(source: Source, report: Report) -> tuple[Document, Mapping] | None:
@@ -268,6 +284,8 @@ def _known_keys(loc: tuple) -> list[str]:
             model = Stage
         case ("components", *_):
             model = Component
+        case ("condition", *_):
+            model = Condition
         case _:
             model = Numerics
     return list(model.model_fields)

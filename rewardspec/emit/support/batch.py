@@ -25,9 +25,9 @@ class Batch:
     needed: (name, options of `_read`) for each column.
     """
 
-    def __init__(self, columns, groups, needed, step=None, total_steps=None):
+    def __init__(self, columns, groups, needed, step=None, total_steps=None, seed=0):
         self.problems, self.checks = [], []
-        self.step, self.total_steps = step, total_steps
+        self.step, self.total_steps, self.seed = step, total_steps, seed
         absent = [name for name, _ in needed if name not in columns]
         if absent:
             found = ", ".join(f"`{name}`" for name in columns) or "none"
@@ -242,6 +242,22 @@ class Batch:
         """One value for every rollout, [N], in the caller's order."""
         x = self.value(x)
         return restored((x if x.shape == self.groups.shape else self.full(x)).reshape(-1), self.order)
+
+    def in_order(self, x):
+        """One value for every group, [P], in order of the groups' first appearance."""
+        x = self.full_groups(x).reshape(-1)
+        return x if self.order is None else x[torch.argsort(self.groups.first)]
+
+    def from_order(self, x):
+        """What `in_order` gave, as values of groups are laid out here."""
+        order = None if self.order is None else torch.argsort(self.groups.first)
+        return restored(x, order).reshape(self.groups.reduced)
+
+    def rows_by_group(self):
+        """The rows of each group, in the caller's numbering and order; groups in order of first appearance."""
+        rows = torch.arange(self.n, device=self.device) if self.order is None else self.order
+        rows = rows.split(self.group_sizes().reshape(-1).tolist())
+        return rows if self.order is None else [rows[i] for i in torch.argsort(self.groups.first).tolist()]
 
     # Errors
 

@@ -12,22 +12,43 @@ class Result:
         Computed when first asked for, from the tensors that were passed in.
     weights: the weight of each component in force: [] for the batch, or [P].
     kept: [P] whether each group stands in the batch; groups outside have advantage 0.
+    copies: [P] how often each group stands in the batch, where groups are drawn again; else 1 if kept, or 0.
     """
 
-    def __init__(self, batch, advantage, rewards, weights, kept=None, shares=None):
+    def __init__(self, batch, advantage, rewards, weights, kept=None, copies=None, shares=None):
         self._batch, self._advantage, self._shares = batch, batch.finish(advantage), shares
         self._rewards, self._weights = rewards, weights
         self.advantages = batch.rows(self._advantage)
-        self._kept = kept
-
-    def _in_order(self, x):
-        """A value for every group, in order of first appearance."""
-        x = x.reshape(-1)
-        return x if self._batch.order is None else x[torch.argsort(self._batch.groups.first)]
+        self._kept, self._copies = kept, copies
 
     @property
     def kept(self):
-        return self._in_order(self._batch.full_groups(self._batch.value(True if self._kept is None else self._kept)))
+        return self._batch.in_order(True if self._kept is None else self._kept)
+
+    @property
+    def copies(self):
+        return self.kept.long() if self._copies is None else self._batch.in_order(self._copies).long()
+
+    @property
+    def refilled(self):
+        """For trainers that move rows: which row stands in each place of the batch, [M], and its advantage there, [M].
+
+        Groups come in order of first appearance, those drawn again in the places of those left out;
+        without `refill` these places are gone. The advantage of a group is shared by its copies, so
+        that together they pull as its one copy does in `advantages`. M is N where all groups are of
+        one size. Where no group is kept and groups would be drawn, the batch stays as it is.
+        """
+        copies, rows = self.copies, self._batch.rows_by_group()
+        if self._copies is not None and not bool(copies.any()):
+            copies = torch.ones_like(copies)
+        times = copies.tolist()
+        again = iter([p for p, n in enumerate(times) for _ in range(n - 1)])
+        places = [p if n else next(again, None) for p, n in enumerate(times)]
+        found = [p for p in places if p is not None]
+        if not found:
+            return torch.zeros_like(self.advantages[:0], dtype=torch.long), self.advantages[:0]
+        shared = [self.advantages[rows[p]] / times[p] for p in found]
+        return torch.cat([rows[p] for p in found]), torch.cat(shared)
 
     @property
     def rewards(self):
@@ -36,7 +57,7 @@ class Result:
     @property
     def weights(self):
         values = {name: self._batch.value(x) for name, x in self._weights.items()}
-        return {name: self._in_order(x) if x.numel() > 1 else x.reshape(()) for name, x in values.items()}
+        return {name: self._batch.in_order(x) if x.dim() else x for name, x in values.items()}
 
     @property
     def shares(self):
@@ -49,6 +70,7 @@ class Result:
 
         rollouts_without_signal: share of rollouts with advantage 0. groups_without_signal: share of
         groups without spread in the advantage. advantage_spread: mean over groups of max - min.
+        groups_kept: share of groups. most_copies: of one group, where groups are drawn again.
         reward/NAME: mean shaped value where present. weight/NAME: in force (mean over groups).
         share/NAME: mean magnitude of its share of the advantage.
         """
@@ -62,6 +84,8 @@ class Result:
             "advantage_spread": spread.double().mean(),
             "groups_kept": self.kept.double().mean(),
         }
+        if self._copies is not None:
+            found["most_copies"] = self.copies.max()
         for name, x in self.rewards.items():
             found[f"reward/{name}"] = x.double().nanmean()
         for name, x in self.weights.items():

@@ -89,6 +89,25 @@ def group_var(x, mask, ddof=1, **sums):
     return only(alive, std.square()).to(x.dtype)
 
 
+def group_std_others(x, mask, ddof=1, **sums):
+    """For each value the deviation of the others, 0 where they have no spread; NaN outside the mask.
+
+    The others' squares are all squares less one's own. Where a value is so far out that it has most of
+    them nothing would be left of the rest, so the one that is furthest out is really left out.
+    """
+    deviation, std, alive = spread_of(x, mask, 0, **sums)
+    inside = torch.ones_like(x, dtype=torch.bool) if mask is None else mask
+    count = inside.sum(-1, keepdim=True).double()
+    others = count - 1
+    squares = std.square() * count - deviation.square() * count / others.clamp(min=1.0)
+    result = only(alive, (squares.clamp(min=0.0) / (others - ddof).clamp(min=1.0)).sqrt())
+    furthest = deviation.abs().argmax(-1, keepdim=True)
+    rest = inside.scatter(-1, furthest, False)
+    _, std, alive = spread_of(x, rest, ddof, **sums)
+    result = torch.where(others > 1, result.scatter(-1, furthest, only(alive, std)), 0.0)
+    return torch.where(inside, result, float("nan")).to(x.dtype)
+
+
 def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=None, **sums):
     """(x - mean) / (std + eps); exactly 0 where there is no spread, and outside the mask.
 
