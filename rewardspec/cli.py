@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -16,7 +17,7 @@ import typer
 from rewardspec._version import __version__
 from rewardspec.compiler import Spec, read_file
 from rewardspec.compiler import check as check_source
-from rewardspec.diagnostics import Diagnostic
+from rewardspec.diagnostics import Diagnostic, SpecError
 
 app = typer.Typer(
     help="Reward specs: read, checked, compiled to one torch advantage function.",
@@ -28,6 +29,10 @@ app = typer.Typer(
 
 Files = Annotated[list[Path], typer.Argument(help="Spec files (YAML).", show_default=False)]
 File = Annotated[Path, typer.Argument(help="A spec file (YAML).", show_default=False)]
+Dialect = Annotated[
+    str | None,
+    typer.Option(help="Take a trainer's numbers: trl, verl, openrlhf or nemo_rl.", show_default=False),
+]
 Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set a constant of `define:`.")]
 
 
@@ -66,9 +71,16 @@ def _read(path: Path, constants: dict[str, str]) -> tuple[Spec | None, list[Diag
     return spec, report.sorted()
 
 
-def _load(path: Path, settings: list[str]) -> Spec:
+def _load(path: Path, settings: list[str], dialect: str | None = None) -> Spec:
     """The spec of a file; its diagnostics go to stderr, and errors end the command."""
     spec, diagnostics = _read(path, _constants(settings))
+    if spec is not None and dialect is not None:
+        try:
+            spec = spec.under(dialect)
+        except SpecError as error:
+            spec, diagnostics = None, error.diagnostics
+        except ValueError as error:
+            _misuse(str(error))
     for diagnostic in diagnostics:
         typer.echo(diagnostic.render() + "\n", err=True)
     if spec is None:
@@ -127,16 +139,34 @@ def check(
     raise typer.Exit(1 if broken else 0)
 
 
+@app.command("list")
+def list_(format: Annotated[str, typer.Option(help="table or json.")] = "table") -> None:
+    """Show what there is to use: schemes, definitions, functions, dialects, published specs, each with its source."""
+    from rewardspec.analysis.catalogue import catalogue
+
+    if format not in ("table", "json"):
+        _misuse(f"--format is table or json, not {format!r}")
+    entries = catalogue()
+    if format == "json":
+        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
+        return
+    out = _console()
+    for kind in dict.fromkeys(entry.kind for entry in entries):
+        rows = [(entry.name, entry.about) for entry in entries if entry.kind == kind]
+        _table(out, f"{kind.capitalize()}s", ("name", "what it is, and from where"), rows)
+
+
 @app.command("compile")
 def compile_(
     file: File,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the module here.", show_default=False)
     ] = None,
+    dialect: Dialect = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Print or write a spec as a Python module that needs only torch."""
-    source = _load(file, set_).python
+    source = _load(file, set_, dialect).python
     if output is None:
         typer.echo(source, nl=False)
         return
@@ -148,11 +178,27 @@ def compile_(
 
 
 @app.command()
-def explain(file: File, set_: Set = []) -> None:  # noqa: B006
+def explain(
+    file: File,
+    at: Annotated[
+        str, typer.Option(metavar="0,30,100%", help="Also show values and weights at these steps or shares of the run.")
+    ] = "",
+    total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
+    dialect: Dialect = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
     """Show what a spec comes down to: its expressions, its graph, every value's level and domain."""
     from rewardspec.analysis.explain import explain as explain_spec
+    from rewardspec.analysis.schedule import read_moments, schedule
 
-    spec = _load(file, set_)
+    spec = _load(file, set_, dialect)
+    rows = []
+    if at:
+        try:
+            moments = read_moments(at, total_steps)
+            rows = schedule(spec, moments, total_steps)
+        except ValueError as error:
+            _misuse(str(error))
     found = explain_spec(spec)
     out = _console()
     out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
@@ -160,10 +206,58 @@ def explain(file: File, set_: Set = []) -> None:  # noqa: B006
         out.print(spec.about, markup=False, highlight=False)
     _table(out, "Columns", ("name", "level", "domain", "missing"), found.columns)
     _table(out, "Components", ("name", "value", "weight"), found.components)
+    if rows:
+        _table(out, "Over the run", ("component", "", *(moment.text for moment in moments)), rows)
     _table(out, "Expressions", ("name", "meaning"), found.definitions)
     if found.guarantees:
         _table(out, "Guarantees", ("name", "must hold"), found.guarantees)
     _table(out, "Values", ("", "name", "operation", "level", "domain"), found.values)
+
+
+@app.command("label")
+def label_(
+    trajectories: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON lines: `messages`, or `prompt` and `completion`, and the rewards.", show_default=False
+        ),
+    ],
+    spec: Annotated[Path, typer.Argument(help="A spec file with `condition:`.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the fine-tuning set here.", show_default=False)],
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Label trajectories with reward tokens: the stage 1 fine-tuning set of RC-GRPO.
+
+    The token goes into the first user message. Lines that cannot be labelled are reported and left out.
+    """
+    from rewardspec.analysis.label import label
+
+    loaded = _load(spec, set_)
+    partial = output.with_name(output.name + ".partial")  # what is half written never bears the name of the whole
+    try:
+        with open(trajectories, "rb") as lines:
+            labelled, tally = label(loaded, lines)
+            with open(partial, "w", encoding="utf-8", newline="\n") as out:
+                out.writelines(line + "\n" for line in labelled)
+        partial.replace(output)
+    except OSError as error:
+        _misuse(f"cannot label {trajectories} into {output}: {error.strerror or error}")
+    except ValueError as error:
+        _misuse(str(error))
+    for number, reason in tally.bad:
+        typer.echo(f"{trajectories}:{number}: left out: {reason}", err=True)
+    left_out = f", {len(tally.bad)} line{'s' * (len(tally.bad) != 1)} left out" if tally.bad else ""
+    typer.echo(f"wrote {tally.labelled} trajectories to {output}{left_out}")
+    prior = tally.prior()
+    rows = [
+        (name, str(count), f"{prior[name]:.4g}", f"{loaded.condition.prior[name]:.4g}")
+        for name, count in tally.counts.items()
+    ]
+    _table(_console(), None, ("token", "trajectories", "share", "prior in the spec"), rows)
+    if any(abs(prior[name] - p) > 0.01 for name, p in loaded.condition.prior.items()) and tally.labelled:
+        implied = ", ".join(f"{name}: {prior[name]:.4g}" for name in list(prior)[:-1])
+        typer.echo(f"the prior that training draws from should be the share in this set: `prior: {{{implied}}}`")
+    raise typer.Exit(0 if tally.labelled else 1)
 
 
 @app.command()

@@ -90,7 +90,7 @@ class Spec:
         return Spec(self.source, declared, program, tuple(report.sorted()))
 
     def at(self, step: int | Fraction | None = None, total_steps: int | None = None, progress: Fraction | None = None):
-        """The spec at one moment of training: `step`, `total_steps` and `progress` as constants, where they are said."""
+        """The spec at one moment of training: what is said of `step`, `total_steps` and `progress` is constant."""
         given = {"step": step, "total_steps": total_steps, "progress": progress}
         given = {name: Fraction(value) for name, value in given.items() if value is not None}
         report = Report()
@@ -107,7 +107,9 @@ class Spec:
         program = self.program
         roots = program.results
         policies = [f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in program.columns.values()]
-        text = "\n".join([*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None)])
+        condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
+        parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
+        text = "\n".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @cached_property

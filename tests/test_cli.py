@@ -125,7 +125,7 @@ def test_explain_shows_expressions_levels_and_domains():
     assert done.returncode == 0
     for text in (
         "tokens <= limit if correct >= 1 else 0",
-        "zscore(decoupled, over=batch)",
+        "whiten(decoupled)",
         "rollout",
         "[0, inf)",
         "{0, 1}",

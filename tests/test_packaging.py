@@ -101,4 +101,4 @@ def test_tracebacks_show_emitted_lines():
     try:
         fn({"correct": [0, 2], "tokens": [1, 1]}, groups=2)
     except ValueError:
-        assert "batch = Batch(columns, groups, COLUMNS, step, total_steps)" in traceback.format_exc()
+        assert "batch = Batch(columns, groups, COLUMNS, step, total_steps, seed)" in traceback.format_exc()
