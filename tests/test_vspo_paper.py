@@ -34,7 +34,11 @@ def run(fn, groups, step, seed=0):
 
 
 def test_philox_is_numpys():
-    for key, counter in (((0, 0), (0, 0, 0, 0)), ((2**64 - 1, 7), (5, 2**40, 3, 1)), ((1, 2), (2**63, 0, 9, 2**64 - 1))):
+    for key, counter in (
+        ((0, 0), (0, 0, 0, 0)),
+        ((2**64 - 1, 7), (5, 2**40, 3, 1)),
+        ((1, 2), (2**63, 0, 9, 2**64 - 1)),
+    ):
         words = [np.array(words, dtype=np.uint64) for words in (key, counter)]
         expected = np.random.Philox(key=words[0], counter=words[1]).random_raw(4).tolist()
         assert list(philox(((counter[0] + 1) % 2**64, *counter[1:]), key)) == expected  # NumPy counts before it draws
@@ -82,7 +86,9 @@ def test_drawing_depends_on_seed_and_step_alone():
 
 def test_rounding_in_the_last_place_draws_the_same_groups():
     data = columns(GROUPS * 4)
-    near = {name: np.nextafter(x.astype(np.float32), np.float32(1)) if name == "answer" else x for name, x in data.items()}
+    near = {
+        name: np.nextafter(x.astype(np.float32), np.float32(1)) if name == "answer" else x for name, x in data.items()
+    }
     for step in range(20):
         assert VSPO(near, 4, step=step).copies.equal(VSPO(data, 4, step=step).copies)
 
@@ -155,7 +161,9 @@ def test_moved_rows_and_weights_give_the_same_gradient(fn):
         torch.testing.assert_close(found, expected)
 
 
-@given(st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.1, 1.1, 1.6, 2.1]), min_size=1, max_size=5), min_size=1, max_size=8))
+@given(
+    st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.1, 1.1, 1.6, 2.1]), min_size=1, max_size=5), min_size=1, max_size=8)
+)
 def test_places_are_filled_whatever_the_groups(groups):
     out = run(VSPO, groups, step=1)
     kept = [np.var(g) >= 1e-6 for g in groups]
