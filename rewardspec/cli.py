@@ -233,6 +233,8 @@ def label_(
     from rewardspec.analysis.label import label
 
     loaded = _load(spec, set_)
+    if output.exists() and trajectories.exists() and output.samefile(trajectories):
+        _misuse(f"{trajectories} would be written over itself")
     partial = output.with_name(output.name + ".partial")  # what is half written never bears the name of the whole
     try:
         with open(trajectories, "rb") as lines:

@@ -106,7 +106,9 @@ class Spec:
         """Twelve hexadecimal digits of what the spec means: texts that come down to the same values share them."""
         program = self.program
         roots = program.results
-        policies = [f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in map(program.columns.get, self.columns)]
+        policies = [
+            f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in map(program.columns.get, self.columns)
+        ]
         condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
         parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
         text = "\n".join(parts)

@@ -610,7 +610,6 @@ def _read_condition(declared: Declarations, report: Report) -> ConditionDeclarat
     section, place = declared.document.condition, declared.root.get("condition")
     if section is None:
         return None
-    before = len(report.diagnostics)
     names, last = list(section.tokens), next(reversed(section.tokens), None)
     parts = {part: place.get(part) for part in ("tokens", "prior", "label")}
     if len(names) < 2:
@@ -658,9 +657,8 @@ def _read_condition(declared: Declarations, report: Report) -> ConditionDeclarat
             help='write `template: "[Reward Goal: {token}]"`',
         )
     template = template if "{prompt}" in template else "{prompt}\n" + template
-    if len(report.diagnostics) > before:
-        return None
     tokens = {name: text.text for name, text in section.tokens.items()}
+    labels = {name: expr for name, expr in labels.items() if expr is not None}
     return ConditionDeclaration(place.span, tokens, prior, labels, template)
 
 
