@@ -1,0 +1,50 @@
+"""A spec and what a trainer measures, brought together by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from os import PathLike
+
+from rewardspec.compiler import Spec, load, loads
+from rewardspec.diagnostics import did_you_mean
+
+
+class BindingError(ValueError):
+    """A trainer's setting or columns that do not go with the spec. The message has a line for each."""
+
+
+def read_spec(spec: Spec | str | PathLike, constants: Mapping[str, object] = {}, dialect: str | None = None) -> Spec:
+    """A spec given as such, as the path of a file, or as the text of one (anything with a line break).
+
+    Raises SpecError with everything that is wrong with it, OSError for a file that cannot be read,
+    ValueError for a dialect that is not known.
+    """
+    if not isinstance(spec, Spec):
+        is_text = isinstance(spec, str) and "\n" in spec
+        spec = loads(spec, constants=constants) if is_text else load(spec, constants=constants)
+    return spec if dialect is None else spec.under(dialect)
+
+
+def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], what: str) -> None:
+    """Raise BindingError unless rewards and other columns are, by name, what the spec reads.
+
+    rewards: names of what the user scores rollouts with; each has to be read by the spec. others: names
+    that the trainer or the data set has; they can be left unread. what: what the user calls a reward,
+    such as "reward function".
+    """
+    rewards, others = list(rewards), set(others)
+    problems = []
+    for name, count in Counter(rewards).items():
+        if count > 1:
+            problems.append(f"{count} {what}s are called `{name}`: the spec cannot tell them apart")
+        if name not in spec.columns:
+            near = did_you_mean(name, spec.columns, f"it reads {', '.join(f'`{c}`' for c in spec.columns)}")
+            known = "declares but never uses" if name in spec.program.columns else "does not read"
+            problems.append(f"{what} `{name}`: {spec.name} {known} this name; {near}")
+    for name in spec.columns:
+        if name not in rewards and name not in others:
+            near = did_you_mean(name, [n for n in rewards if n not in spec.columns] or sorted(others))
+            problems.append(f"nothing measures `{name}`, which {spec.name} reads" + (f"; {near}" if near else ""))
+    if problems:
+        raise BindingError("\n".join(problems))
