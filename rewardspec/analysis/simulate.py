@@ -1,40 +1,49 @@
-"""How many advantage groups survive a spec (GDPO, arXiv:2601.05242, Sec. 2 and Fig. 2-3).
+"""How much signal survives a spec: distinct advantage groups, and what a policy would be left with.
 
-An advantage group is the vector of advantages of one group of rollouts, their order ignored. The
-step over the batch is left out, as in the paper: for any one batch it is an increasing affine map,
-which changes no count.
+An advantage group is the vector of advantages of one group of rollouts, their order ignored (GDPO,
+arXiv:2601.05242, Sec. 2 and Fig. 2-3). The step over the batch is left out, as in the paper: for any
+one batch it is an increasing affine map, which changes no count.
 """
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement, pairwise, product
-from math import comb, inf
+from itertools import combinations
+from math import comb
 
+import numpy as np
+
+from rewardspec.analysis.growth import TooMany, Vectors, add, vectors
+from rewardspec.analysis.parts import (
+    Model,
+    column_points,
+    columns_of,
+    connected,
+    find_states,
+    joint_values,
+    split,
+    without_batch,
+)
 from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.graph import Graph, Node, is_elementwise, walk
+from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Program
-from rewardspec.ir.patterns import match_zscore
-from rewardspec.ops.elementwise import ELEMENTWISE
+from rewardspec.ir.shares import find_shares
 from rewardspec.ops.exact import Inexact
-from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.types import Domain, Level
 
-MOST_GROUPS = 20_000  # groups that are tried for one count; beyond them as many are drawn
-MOST_STATES = 4096  # of one rollout
+MOST_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
+MOST_SETS = 12  # of reward vectors that kinds of groups have, whose overlaps are counted
 
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Count:
     """reward_groups: distinct groups of shaped rewards; advantage_groups: of advantages.
 
-    exact: whether these are the numbers, or only numbers that they are at least.
+    exact: whether these are the numbers, or only numbers that they are at least. signal: what groups are
+    left with. interrupted: whether counting was broken off.
     """
 
     spec: str
@@ -42,215 +51,177 @@ class Count:
     reward_groups: int
     advantage_groups: int
     exact: bool
+    signal: Signal | None = None
+    interrupted: bool = False
 
     def to_json(self) -> dict:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Signal:
+    """What a policy's groups are left with, less the step over the batch.
+
+    groups_without_signal: share of groups whose advantage has no spread. rollouts_without_signal: share of
+    rollouts with advantage 0. spread: mean over groups of the advantage's max - min. shares: of each
+    component in the advantage's variance; None where the advantage is no sum of shares.
+    """
+
+    groups_without_signal: float
+    rollouts_without_signal: float
+    spread: float
+    shares: dict[str, float] | None
+
+
 def count_groups(
-    program: Program, name: str, group_size: int, given: Mapping[str, Fraction] | None = None, seed: int = 0
+    program: Program,
+    name: str,
+    group_size: int,
+    given: Mapping[str, Fraction] | None = None,
+    seed: int = 0,
+    model: Model = {},
+    progress: Progress | None = None,
 ) -> Count:
     """Distinct reward and advantage groups over every group that the declared domains allow.
 
-    given: `step`, `total_steps` and `progress` (all 0 if not said).
+    given: `step`, `total_steps` and `progress` (all 0 if not said). model: probabilities of the values of
+    columns, for `signal`; a column that is not mentioned has each of its values equally often. progress:
+    called with the number of advantage groups known so far. An interrupt leaves what is known.
     """
     given = {name: Fraction(0) for name in ("step", "total_steps", "progress")} | dict(given or {})
     root, exact = without_batch(program.graph, program.advantage)
-    shaped = [component.shaped for component in program.components]
+    rewards, all_rewards = _reward_groups(program, group_size, given)
+    known = 1
+
+    def watch(count: int) -> None:
+        nonlocal known
+        known = max(known, count)
+        if progress is not None:
+            progress(known)
+
+    try:
+        whole: Vectors | None = None
+        nodes = split(program.graph, root)
+        for node in nodes:
+            found, all_cases = part_vectors(program, node, group_size, given, seed, model)
+            exact = exact and all_cases
+            whole = found if whole is None else add(whole, found, watch)
+            watch(len(whole))
+    except (TooMany, KeyboardInterrupt) as stop:  # every part has a vector of equal values, so sets only grow
+        return Count(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
+    shares = _variance_shares(program, root, nodes, group_size, given, seed, model)
+    return Count(name, group_size, rewards, len(whole), exact and all_rewards, _signal(whole, shares))
+
+
+def part_vectors(
+    program: Program, node: Node, size: int, given: Mapping[str, Fraction], seed: int = 0, model: Model = {}
+) -> tuple[Vectors, bool]:
+    """The vectors that a part of the advantage can have, up to order, and whether these are exactly all."""
     for floats in (False, True):
         try:
-            states = _states(program, root, shaped, given, floats)
-            rewards, advantages = _count(root, shaped, given, states, group_size, seed, floats)
+            states = find_states(program, [node], given, floats, model)
+            evaluate = GroupEvaluator(node, states.start, given, floats)
+            found = vectors(
+                (_rounded(evaluate(members, group), floats), mass)
+                for members, group, mass in states.each_group(size, MOST_GROUPS, seed)
+            )
         except Inexact:
             continue  # once more, in floats
-        exact = exact and states.complete and not floats and states.groups_of(group_size) <= MOST_GROUPS
-        return Count(name, group_size, rewards, advantages, exact)
+        return found, states.complete and not floats and states.count(size) <= MOST_GROUPS
     raise AssertionError("floats have a value for everything")
 
 
-@dataclass(frozen=True)
-class _States:
-    """What one rollout can be, as values of `start`, and what a group can be.
+def _rounded(values: list, floats: bool) -> list:
+    """Floats equal to nine digits count as equal, so that there are never too many."""
+    if not floats:
+        return values
+    return [float(f"{v:.9g}") + 0.0 if abs(v) > 1e-9 else 0.0 for v in values]
 
-    complete: whether these are all the cases that differ.
+
+# Reward groups -----------------------------------------------------------------------------------
+
+
+def _reward_groups(program: Program, size: int, given: Mapping[str, Fraction]) -> tuple[int, bool]:
+    """Distinct multisets of shaped reward vectors, and whether that is exactly their number."""
+    shaped = [component.shaped for component in program.components]
+    for floats in (False, True):
+        try:
+            if any(n.op == "column" and n.level < n.level.ROLLOUT for n in walk(shaped)):
+                return _of_kinds(program, shaped, size, given, floats)
+            points, _, complete = column_points(program, shaped)
+            count = 1
+            for members in connected(shaped):
+                found, all_cases = joint_values(program.graph, members, points, given, floats)
+                count, complete = count * len(found), complete and all_cases
+            return comb(count + size - 1, size), complete and not floats
+        except Inexact:
+            continue
+    raise AssertionError("floats have a value for everything")
+
+
+def _of_kinds(program: Program, shaped: list[Node], size: int, given, floats: bool) -> tuple[int, bool]:
+    """Where columns of group level make groups of several kinds: what each kind can have, counted once."""
+    states = find_states(program, shaped, given, floats)
+    evaluators = [GroupEvaluator(node, states.start, given, floats) for node in shaped]
+    kinds = {
+        frozenset(tuple(e([rollout], group)[0] for e in evaluators) for rollout in states.rollouts)
+        for group, _ in states.groups
+    }
+    kinds = [kind for kind in kinds if not any(kind < other for other in kinds)]
+    if len(kinds) > MOST_SETS:
+        return max(comb(len(kind) + size - 1, size) for kind in kinds), False
+    total = 0
+    for n in range(1, len(kinds) + 1):
+        for several in combinations(kinds, n):
+            common = len(frozenset.intersection(*several))
+            total += (-1) ** (n + 1) * (comb(common + size - 1, size) if common else 0)
+    return total, states.complete and not floats
+
+
+# Signal ------------------------------------------------------------------------------------------
+
+
+def _signal(found: Vectors, shares: dict[str, float] | None) -> Signal:
+    values = np.array([float(v) for v in found.values])
+    rows = values[found.rows]
+    mass = found.mass / found.mass.sum()
+    dead = (found.rows == found.rows[:, :1]).all(1)
+    zero = np.array([v == 0 for v in found.values])[found.rows].mean(1)
+    spread = rows.max(1) - rows.min(1)
+    return Signal(float(mass @ dead), float(mass @ zero), float(mass @ spread), shares)
+
+
+def _variance_shares(
+    program: Program, root: Node, nodes: list[Node], size: int, given, seed: int, model: Model
+) -> dict[str, float] | None:
+    """Each component's share of the advantage's variance: its covariance with the part that it stands in.
+
+    Parts are independent of each other, so nothing else co-varies with it.
     """
-
-    start: tuple[Node, ...]
-    rollouts: list[tuple]
-    groups: list[dict]
-    complete: bool
-
-    def groups_of(self, size: int) -> int:
-        """How many groups of `size` rollouts there are, up to the order of the rollouts."""
-        return comb(len(self.rollouts) + size - 1, size) * len(self.groups)
-
-    def each_group(self, size: int, seed: int) -> Iterator[tuple[tuple, dict]]:
-        """All of them, or as many as are tried, drawn at random."""
-        if self.groups_of(size) <= MOST_GROUPS:
-            yield from (
-                (members, group)
-                for group in self.groups
-                for members in combinations_with_replacement(self.rollouts, size)
-            )
-            return
-        draw = random.Random(seed)
-        for _ in range(MOST_GROUPS):
-            yield tuple(draw.choice(self.rollouts) for _ in range(size)), draw.choice(self.groups)
-
-
-def _count(
-    root: Node, shaped: list[Node], given, states: _States, size: int, seed: int, floats: bool
-) -> tuple[int, int]:
-    advantage = GroupEvaluator(root, states.start, given, floats)
-    rewards = [GroupEvaluator(node, states.start, given, floats) for node in shaped]
-    advantages_seen, rewards_seen = set(), set()
-    for members, group in states.each_group(size, seed):
-        columns = [reward(members, group) for reward in rewards]
-        rewards_seen.add(_unordered(zip(*columns, strict=True)))
-        values = advantage(members, group)
-        if floats:  # equal to nine digits counts as equal, so this is never too many
-            values = [None if v is None else float(f"{v:.9g}") + 0.0 if abs(v) > 1e-9 else 0.0 for v in values]
-        advantages_seen.add(_unordered(values))
-    return len(rewards_seen), len(advantages_seen)
-
-
-def _unordered(values: Iterable) -> frozenset:
-    return frozenset(Counter(values).items())
-
-
-def without_batch(graph: Graph, advantage: Node) -> tuple[Node, bool]:
-    """The advantage less what is done to it over the batch, and whether nothing else looks at the batch."""
-    root = _strip(graph, advantage, scale_only=False)
-    return root, not any(_over_batch(node) for node in walk([root]))
-
-
-def _over_batch(node: Node) -> bool:
-    if node.op in REDUCTIONS:
-        return node.attributes[0] is Level.BATCH
-    return node.op == "copies" or (node.op == "given" and node.attributes[0] == "batch_size")
-
-
-def _of_batch(node: Node) -> bool:
-    """One value for the batch that depends on its data."""
-    return node.level is Level.BATCH and any(_over_batch(n) for n in walk([node]))
-
-
-def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
-    """`node` without increasing affine steps that are the same for the whole batch.
-
-    scale_only: a shift must stay, because 0 stands beside this value.
-    """
-    found = match_zscore(graph, node)
-    whole = found and found.over is Level.BATCH and not found.by and found.where is None
-    if whole and not found.x.domain.missing and (found.centered or not scale_only):
-        return _strip(graph, found.x, scale_only)
-    match node.op, node.args:
-        case "if", (condition, then, otherwise) if otherwise.constant == 0 and _of_batch(condition):
-            return _strip(graph, then, scale_only)  # a batch without any spread is left out
-        case "if", (condition, then, otherwise) if otherwise.constant == 0 and condition.level is Level.GROUP:
-            return graph.if_(condition, _strip(graph, then, scale_only=True), otherwise)
-        case "/", (x, divisor) if _of_batch(divisor) and divisor.domain.lo >= 0:
-            return _strip(graph, x, scale_only)
-        case "-", (x, shift) if _of_batch(shift) and not scale_only:
-            return _strip(graph, x, scale_only)
-    return node
-
-
-# States of a rollout -----------------------------------------------------------------------------
-
-
-def _states(program: Program, root: Node, shaped: list[Node], given, floats: bool) -> _States:
-    nodes = walk([root, *shaped])
-    users: dict[Node, list[Node]] = {}
+    found = find_shares(program.graph, root, len(program.components))
+    if found is None:
+        return None
+    total, own = 0.0, dict.fromkeys((c.name for c in program.components), 0.0)
     for node in nodes:
-        for arg in node.args:
-            users.setdefault(arg, []).append(node)
-    complete = True
-    fine: dict[Node, list] = {}
-    coarse: dict[str, list] = {}
-    for node in (n for n in nodes if n.op == "column"):
-        column = program.columns[node.attributes[0]]
-        points, all_cases = _points(node, column.domain, users)
-        if column.missing == "ignore":
-            points = [*points, None]
-        complete = complete and all_cases
-        if node.level is Level.ROLLOUT:
-            fine[node] = points
-        else:
-            coarse[column.name] = points
-    own = _of_rollout(nodes)
-    start = tuple(n for n in nodes if n in own and n.op != "const" and _is_boundary(n, own, users, [root, *shaped]))
-    columns = _product(fine)
-    if len(columns) > MOST_STATES:
-        columns, complete = random.Random(0).sample(columns, MOST_STATES), False
-    evaluators = [GroupEvaluator(node, tuple(fine), given, floats) for node in start]
-    raw = [tuple(float(v) if floats and v is not None else v for v in state.values()) for state in columns]
-    rollouts = [tuple(e([state], {})[0] for e in evaluators) for state in raw]
-    return _States(start, list(dict.fromkeys(rollouts)), _product(coarse), complete)
+        names = columns_of([node])
+        inside = [(c.name, s) for c, s in zip(program.components, found, strict=True) if columns_of([s]) & names]
+        if any(not columns_of([share]) <= names for _, share in inside):
+            return None
+        moments = _moments(program, [node, *(share for _, share in inside)], size, given, seed, model)
+        total += moments[0]
+        for (name, _), value in zip(inside, moments[1:], strict=True):
+            own[name] += value
+    return {name: float(value / total) for name, value in own.items()} if total > 0 else None
 
 
-def _of_rollout(nodes: list[Node]) -> set[Node]:
-    """Nodes whose value a rollout's own columns decide."""
-    own: set[Node] = set()
-    for node in nodes:
-        alone = node.op in ("const", "missing") or (
-            node.op == "given" and node.level is Level.BATCH and not _over_batch(node)
-        )
-        column = node.op == "column" and node.level is Level.ROLLOUT
-        if alone or column or ((is_elementwise(node) or node.op == "required") and all(a in own for a in node.args)):
-            own.add(node)
-    return own
-
-
-def _is_boundary(node: Node, own: set[Node], users: dict[Node, list[Node]], roots: list[Node]) -> bool:
-    return node.level is Level.ROLLOUT and (node in roots or any(u not in own for u in users.get(node, [])))
-
-
-def _product(columns: dict) -> list[dict]:
-    count = 1
-    for points in columns.values():
-        count *= len(points)
-    if count > 16 * MOST_STATES:
-        draw = random.Random(0)
-        return [{name: draw.choice(points) for name, points in columns.items()} for _ in range(4 * MOST_STATES)]
-    return [dict(zip(columns, state, strict=True)) for state in product(*columns.values())]
-
-
-def _points(node: Node, domain: Domain, users: dict[Node, list[Node]]) -> tuple[list[Fraction], bool]:
-    """Values of a column that stand for all of them, and whether they do.
-
-    An interval that is only ever compared with constants falls into the pieces between them.
-    """
-    if domain.values is not None:
-        return list(domain.values), True
-    cuts: set[Fraction] = set()
-    complete = True
-    for user in users.get(node, []):
-        other = [a for a in user.args if a is not node]
-        if user.op in _COMPARISONS and len(other) == 1 and other[0].constant is not None:
-            cuts.add(other[0].constant)
-        else:
-            complete = False
-    cuts = {c for c in cuts if domain.lo <= c <= domain.hi}
-    ends = [e for e in (domain.lo, domain.hi) if abs(e) != inf]
-    marks = sorted({*cuts, *ends})
-    if not marks:
-        marks = [Fraction(0)]
-    between = [(a + b) / 2 for a, b in pairwise(marks)]
-    if domain.lo == -inf:
-        between.append(marks[0] - 1)
-    if domain.hi == inf:
-        between.append(marks[-1] + 1)
-    points = sorted({*marks, *between})
-    if complete:
-        points = _one_a_piece(points, [u for u in users.get(node, [])], node)
-    return points, complete
-
-
-def _one_a_piece(points: list[Fraction], comparisons: list[Node], node: Node) -> list[Fraction]:
-    """The points, less those that no comparison tells from one before."""
-    seen: dict[tuple, Fraction] = {}
-    for point in points:
-        key = tuple(ELEMENTWISE[c.op].exact(*(point if a is node else a.constant for a in c.args)) for c in comparisons)
-        seen.setdefault(key, point)
-    return list(seen.values())
+def _moments(program: Program, nodes: list[Node], size: int, given, seed: int, model: Model) -> list[float]:
+    """The covariance of each node with the first, over rollouts of all groups."""
+    states = find_states(program, nodes, given, True, model)
+    evaluators = [GroupEvaluator(node, states.start, given, True) for node in nodes]
+    means, products, whole = np.zeros(len(nodes)), np.zeros(len(nodes)), 0.0
+    for members, group, mass in states.each_group(size, MOST_GROUPS // 30, seed):
+        rows = np.array([[0.0 if v is None else v for v in e(members, group)] for e in evaluators], dtype=float)
+        means += mass * rows.mean(1)
+        products += mass * (rows * rows[0]).mean(1)
+        whole += mass
+    return list(products / whole - means / whole * means[0] / whole)
