@@ -248,3 +248,116 @@ def distinct_groups(states, weights, group_size, scheme):
         advantages = WITHOUT_BATCH_STEP[scheme](rewards, dict(enumerate(weights)), [0] * group_size, eps=0.0)
         seen.add(tuple(sorted(np.round(advantages, 9).tolist())))
     return len(seen)
+
+
+# The published methods, each from its paper's formula. Totals are [N]; advantages follow by `advantage_of`.
+
+
+def advantage_of(total, groups, parts=(), eps=EPS, ddof=DDOF, ulp=ULP):
+    """GRPO on one reward [N]: (R - mean_g R) / (std_g R + eps). parts: what R was summed from, for law 1."""
+    magnitude = np.max(np.abs([total, *parts]), axis=0)
+    return zscore(total, groups, eps, ddof, summed_from=np.nan_to_num(magnitude), ulp=ulp)
+
+
+def affine(x, old, new):
+    """x from the range `old` to the range `new`."""
+    return new[0] + (np.asarray(x, dtype=np.float64) - old[0]) * (new[1] - new[0]) / (old[1] - old[0])
+
+
+def toolrl_scales(method, step=0, total_steps=1):
+    """((format low, high), (correctness low, high)) of ToolRL Sec. 3.3 and 5.2."""
+    p = min(max(step / total_steps, 0.0), 1.0)
+    return {
+        "original": ((0, 1), (-3, 3)),
+        "equal_max": ((0, 1), (-1, 1)),
+        "two_stage": ((0, 1), (-1, 1)) if step < 30 else ((0, 0.5), (-3, 3)),
+        "smooth": ((-2 + p, 2 - p), (-2 - p, 2 + p)),
+    }[method]
+
+
+def toolrl(method, form, correctness, groups, words=None, step=0, total_steps=1, ulp=ULP):
+    """ToolRL, Sec. 3.4: GRPO with divisor G on format + correctness, and on the length of thought (Sec. 5.1).
+
+    length: min(L / 512, 1); length_dynamic: min(L / (512 (1 + p)), 1).
+    """
+    scales = toolrl_scales("original" if method.startswith("length") else method, step, total_steps)
+    parts = [affine(form, (0, 1), scales[0]), affine(correctness, (-3, 3), scales[1])]
+    if method.startswith("length"):
+        target = 512 * (1 + step / total_steps) if method == "length_dynamic" else 512
+        parts.append(np.minimum(np.asarray(words) / target, 1))
+    return advantage_of(np.sum(parts, axis=0), groups, parts, ddof=0, ulp=ulp)
+
+
+def papo_process(outcome, process, groups, ulp=ULP):
+    """PAPO Eq. 4: (r - mean) / (std + eps) over the right answers; 0 for wrong ones, or if fewer than 2 are right."""
+    return zscore(np.where(np.asarray(outcome) == 1, process, np.nan), groups, ulp=ulp)
+
+
+def papo(method, outcome, process, groups, ulp=ULP):
+    """PAPO Eq. 3-5 and its baselines; `process` may hold NaN where the answer is wrong."""
+    outcome = np.asarray(outcome, dtype=np.float64)
+    product = np.where(outcome == 1, process, 0.0)
+    match method:
+        case "orm":
+            return zscore(outcome, groups, ulp=ulp)
+        case "prm":
+            return zscore(process, groups, ulp=ulp)
+        case "mult":
+            return zscore(product, groups, ulp=ulp)
+        case "fullnorm":
+            return zscore(outcome, groups, ulp=ulp) + zscore(product, groups, ulp=ulp)
+        case "papo":
+            return zscore(outcome, groups, ulp=ulp) + papo_process(outcome, process, groups, ulp)
+    raise AssertionError(method)
+
+
+def papo_dapo(outcome, process, tokens, groups, ulp=ULP):
+    """PAPO with DAPO's overlong penalty (8192, 4096) in the outcome's reward, and 0 in groups where nothing differs.
+
+    Nothing differs: neither the outcomes, nor the process scores of the right answers.
+    """
+    outcome = np.asarray(outcome, dtype=np.float64)
+    penalty = overlong(tokens, 8192, 4096)
+    reward = outcome + penalty
+    found = advantage_of(reward, groups, [outcome, penalty], ulp=ulp) + papo_process(outcome, process, groups, ulp)
+    differs = std(outcome, groups) + std(np.where(outcome == 1, process, np.nan), groups) > 0
+    return np.where(differs, found, 0.0)
+
+
+def prs_short(process, form, answer):
+    """PRS Eq. 13."""
+    process, form, answer = (np.asarray(x, dtype=np.float64) for x in (process, form, answer))
+    return process + form + np.where(process >= 1, answer, 0.0)
+
+
+def prs_long(process, form, judge, answer):
+    """PRS Eq. 14."""
+    process, form, judge, answer = (np.asarray(x, dtype=np.float64) for x in (process, form, judge, answer))
+    passed = process >= 1
+    return process + form + np.where(passed, judge, 0.0) + np.where(passed & (judge >= 1), answer, 0.0)
+
+
+def prs_general(stages, thresholds):
+    """PRS Eq. 15: R1 + sum_k [R1 >= e1 .. Rk >= ek] sigmoid(R(k+1))."""
+    total, passed = np.array(stages[0], dtype=np.float64), np.ones(len(stages[0]), dtype=bool)
+    for before, threshold, stage in zip(stages, thresholds, stages[1:], strict=False):
+        passed &= np.asarray(before) >= threshold
+        total += np.where(passed, 1 / (1 + np.exp(-np.asarray(stage, dtype=np.float64))), 0.0)
+    return total
+
+
+def vspo(total, groups, copies, alpha=2.0, clip=True, parts=(), ulp=ULP):
+    """VSPO Eq. 21: GRPO with divisor G times alpha - (alpha - 1) / N; 0 where the variance is below 1e-6.
+
+    copies: group id -> N. Without the clip the factor is N (Eq. 20).
+    """
+    variance = std(total, groups, ddof=0) ** 2
+    n = np.array([copies[group] for group in groups], dtype=np.float64)
+    kept = variance >= 1e-6
+    factor = (alpha - (alpha - 1) / np.where(kept, n, 1)) if clip else n
+    return np.where(kept, factor * advantage_of(total, groups, parts, ddof=0, ulp=ulp), 0.0)
+
+
+def rc_grpo(state, action, groups, ulp=ULP):
+    """RC-GRPO Eq. 5-6: GRPO with divisor G on state * action."""
+    return zscore(np.asarray(state, dtype=np.float64) * np.asarray(action, dtype=np.float64), groups, ddof=0, ulp=ulp)

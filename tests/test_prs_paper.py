@@ -1,7 +1,7 @@
 """PRS, Eq. 13-15: stages that count once those before them are passed."""
 
 import math
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
@@ -72,7 +72,7 @@ def test_general_form_of_any_list_of_stages(stages):
     fn = rewardspec.compile(rewardspec.loads(text + "advantage: grpo\n"))
     rows = [tuple(x for x, _ in stages)]
     expected, open_ = stages[0][0], True
-    for (before, threshold), (x, _) in zip(stages, stages[1:], strict=False):
+    for (before, threshold), (x, _) in pairwise(stages):
         open_ = open_ and before >= threshold
         expected += open_ / (1 + math.exp(-x))
     assert totals(fn, rows, [f"s{i}" for i in range(len(stages))]) == pytest.approx([expected], abs=1e-5)

@@ -11,11 +11,12 @@ TWO_REWARDS = {  # group sizes 2..8
     "dr_grpo": [3, 6, 10, 15, 21, 28, 36],
     "gdpo": [3, 6, 14, 26, 38, 59, 81],
 }
-GROUPS_OF_FOUR = {  # 1..4 rewards
-    "grpo": [4, 7, 14, 23],
-    "dr_grpo": [4, 10, 20, 35],
-    "gdpo": [4, 14, 45, 127],
+GROUPS_OF_FOUR = {  # 1..7 rewards
+    "grpo": [4, 7, 14, 23, 41, 56, 89],
+    "dr_grpo": [4, 10, 20, 35, 56, 84, 120],
+    "gdpo": [4, 14, 45, 127, 318, 722, 1507],
 }
+GROUPS_OF_TWELVE = {"grpo": 67, "dr_grpo": 78, "gdpo": 230}  # two rewards
 
 
 def binary(rewards, scheme):
@@ -32,9 +33,23 @@ def test_two_binary_rewards(scheme):
 
 @pytest.mark.parametrize("scheme", GROUPS_OF_FOUR)
 def test_groups_of_four(scheme):
-    counts = [count_groups(binary(n, scheme), "", 4) for n in range(1, 5)]
+    counts = [count_groups(binary(n, scheme), "", 4) for n in range(1, 8)]
     assert [c.advantage_groups for c in counts] == GROUPS_OF_FOUR[scheme]
     assert all(c.exact for c in counts)
+
+
+@pytest.mark.parametrize("scheme", GROUPS_OF_TWELVE)
+def test_groups_of_twelve(scheme):
+    count = count_groups(binary(2, scheme), "", 12)
+    assert (count.advantage_groups, count.exact) == (GROUPS_OF_TWELVE[scheme], True)
+
+
+@pytest.mark.parametrize(("rewards", "size", "expected"), [(16, 4, 123187), (4, 8, None), (3, 16, None)])
+def test_far_beyond_enumeration(rewards, size, expected):
+    """16 rewards and groups of 4: 123187 by the design's own count; there are 7.7e17 reward groups."""
+    count = count_groups(binary(rewards, "gdpo"), "", size)
+    assert count.exact
+    assert expected in (None, count.advantage_groups)
 
 
 @pytest.mark.parametrize("scheme", ["grpo", "dr_grpo", "rloo", "decoupled", "gdpo", "batch_grpo", "reinforce_baseline"])
@@ -89,8 +104,9 @@ def test_transcendental_values_are_no_exact_count():
 
 
 def test_more_groups_than_are_tried_say_so():
-    count = count_groups(binary(6, "grpo"), "", 6)
-    assert not count.exact
+    lines = "".join(f"  r{i}: {{values: [0, 1], weight: {2**i}}}\n" for i in range(6))  # 64 sums, all different
+    spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n{lines}advantage: grpo\n")
+    assert not count_groups(spec.program, "", 6).exact
 
 
 def test_groups_left_out_have_one_advantage_group():

@@ -88,7 +88,7 @@ advantage: gdpo
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "101%", "1e3", "0,,1", "9" * 100])
 def test_moments_that_are_none(text):
-    with pytest.raises(ValueError, match="not|after"):
+    with pytest.raises(ValueError, match=r"not|after"):
         read_moments(text, 100)
 
 

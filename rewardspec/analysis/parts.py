@@ -162,6 +162,7 @@ class States:
 
 
 Model = Mapping[str, Mapping[Fraction | None, float]]  # column to the probabilities of its values
+EVENLY: Model = {}  # each value as often as any other
 
 
 def find_states(
@@ -169,7 +170,7 @@ def find_states(
     roots: Sequence[Node],
     given: Mapping[str, Fraction],
     floats: bool = False,
-    model: Model = {},
+    model: Model = EVENLY,
     start: Sequence[Node] | None = None,
 ) -> States:
     """The states that the values of `roots` depend on.
@@ -214,7 +215,7 @@ def users_of(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
     return users
 
 
-def column_points(program: Program, roots: Sequence[Node], model: Model = {}) -> tuple[dict, dict, bool]:
+def column_points(program: Program, roots: Sequence[Node], model: Model = EVENLY) -> tuple[dict, dict, bool]:
     """Values that stand for all of each column, with probabilities: those of rollouts, by node, of groups, by name.
 
     The last says whether they stand for all.

@@ -17,6 +17,7 @@ import numpy as np
 
 from rewardspec.analysis.growth import TooMany, Vectors, add, vectors
 from rewardspec.analysis.parts import (
+    EVENLY,
     Model,
     column_points,
     columns_of,
@@ -79,7 +80,7 @@ def count_groups(
     group_size: int,
     given: Mapping[str, Fraction] | None = None,
     seed: int = 0,
-    model: Model = {},
+    model: Model = EVENLY,
     progress: Progress | None = None,
 ) -> Count:
     """Distinct reward and advantage groups over every group that the declared domains allow.
@@ -114,7 +115,7 @@ def count_groups(
 
 
 def part_vectors(
-    program: Program, node: Node, size: int, given: Mapping[str, Fraction], seed: int = 0, model: Model = {}
+    program: Program, node: Node, size: int, given: Mapping[str, Fraction], seed: int = 0, model: Model = EVENLY
 ) -> tuple[Vectors, bool]:
     """The vectors that a part of the advantage can have, up to order, and whether these are exactly all."""
     for floats in (False, True):
