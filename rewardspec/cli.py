@@ -271,13 +271,24 @@ def simulate(
         list[str],
         typer.Option("--advantage", help="Count under this scheme in place of the spec's own; can be repeated."),
     ] = [],  # noqa: B006
+    rates: Annotated[
+        str, typer.Option("--p", metavar="NAME=P,...", help="How often columns or components with two values succeed.")
+    ] = "",
+    sweep: Annotated[
+        bool, typer.Option(help="Also the share without signal as all success rates go from 0 to 1.")
+    ] = False,
+    rollouts: Annotated[
+        Path | None, typer.Option(help="A rollout log (JSON lines or Parquet) to run the specs on.", show_default=False)
+    ] = None,
+    group_by: Annotated[
+        str | None, typer.Option(help="The log's column that tells groups apart.", show_default=False)
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the counts and the signal here.", show_default=False)] = None,
     step: Annotated[int, typer.Option(help="The training step that schedules are read at.", min=0)] = 0,
     total_steps: Annotated[int, typer.Option(help="The length of training.", min=1)] = 1,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Count the distinct advantage groups that a spec can tell apart, beside its reward groups."""
-    from rewardspec.analysis.simulate import count_groups
-
+    """How much signal survives a spec: groups that can be told apart, and what a policy's groups are left with."""
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
     sizes = _sizes(group_sizes)
@@ -286,28 +297,153 @@ def simulate(
         "total_steps": Fraction(total_steps),
         "progress": min(Fraction(step, total_steps), Fraction(1)),
     }
-    rows, files_of = [], []
+    specs, files_of = [], []
     for path in _expand(files):
         for label, spec in _under(_load(path, set_), scheme):
-            rows += [count_groups(spec.program, label, size, given) for size in sizes]
-            files_of += [str(path)] * len(sizes)
-    if format == "json":
-        found = [row.to_json() | {"file": file} for row, file in zip(rows, files_of, strict=True)]
-        typer.echo(json.dumps({"rows": found}, indent=2))
+            specs.append((label, spec))
+            files_of.append(str(path))
+    if rollouts is not None:
+        _replay(specs, rollouts, group_by, format, None if total_steps == 1 else total_steps)
         return
-    shown = [
-        (
-            row.spec,
-            str(row.group_size),
-            _count(row.reward_groups, row.exact),
+    rows = _counted(specs, sizes, rates, given, format == "table")
+    if plot is not None:
+        _plot(plot, specs, rows, given)
+    curves = _swept(specs, sizes[-1], rates, given) if sweep else {}
+    if format == "json":
+        files_by = dict(zip((label for label, _ in specs), files_of, strict=True))
+        found: dict = {"rows": [row.to_json() | {"file": files_by[row.spec]} for row in rows]}
+        if sweep:
+            found["sweep"] = {
+                label: [{"p": p, **row.signal.__dict__} for p, row in curve if row.signal]
+                for label, curve in curves.items()
+            }
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        _show_counts(rows, rates)
+        _show_sweep(curves, sizes[-1])
+    if any(row.interrupted for row in rows):
+        raise typer.Exit(130)
+
+
+def _counted(specs, sizes: list[int], rates: str, given, is_shown: bool) -> list:
+    """A count for every spec and size, up to an interrupt; progress goes to a terminal."""
+    from rewardspec.analysis.policy import policy, read_rates
+    from rewardspec.analysis.simulate import count_groups
+
+    rows = []
+    try:
+        wanted = read_rates(rates) if rates else {}
+        models = [policy(spec.program, wanted) for _, spec in specs]
+    except ValueError as error:
+        _misuse(str(error))
+    watched = is_shown and sys.stderr.isatty()
+    for (label, spec), model in zip(specs, models, strict=True):
+        for size in sizes:
+
+            def show(n, label=label, size=size):
+                return typer.echo(f"\r{label}, {size} rollouts: {n:,} ", nl=False, err=True)
+
+            rows.append(count_groups(spec.program, label, size, given, model=model, progress=show if watched else None))
+            if watched:
+                typer.echo("\r\033[K", nl=False, err=True)
+            if rows[-1].interrupted:
+                return rows
+    return rows
+
+
+def _show_counts(rows: list, rates: str) -> None:
+    out = _console()
+    heads = ("spec", "group size", "reward groups", "advantage groups", "kept apart", "count")
+    heads += ("groups without signal", "rollouts without", "spread")
+    shown = []
+    for row in rows:
+        signal = ("", "", "")
+        if row.signal is not None:
+            signal = (
+                f"{row.signal.groups_without_signal:.1%}",
+                f"{row.signal.rollouts_without_signal:.1%}",
+                f"{row.signal.spread:.3g}",
+            )
+        counts = (
+            f"{row.reward_groups:,}",
             _count(row.advantage_groups, row.exact),
-            f"{row.advantage_groups / row.reward_groups:.0%}",
+            f"{row.advantage_groups / row.reward_groups:.2g}",
         )
-        for row in rows
+        shown.append((row.spec, str(row.group_size), *counts, "exact" if row.exact else "at least", *signal))
+    _table(out, None, heads, shown)
+    parts = [
+        (row.spec, str(row.group_size), _shares(row.signal.shares)) for row in rows if row.signal and row.signal.shares
     ]
-    _table(_console(), None, ("spec", "group size", "reward groups", "advantage groups", "kept apart"), shown)
+    if any(len(row.signal.shares) > 1 for row in rows if row.signal and row.signal.shares):
+        _table(out, "Share of the advantage's variance", ("spec", "group size", "components"), parts)
     if not all(row.exact for row in rows):
-        typer.echo(">= : at least so many; not every case was tried, or not every value is exact")
+        typer.echo("at least: not every case was tried, or not every value is exact")
+    typer.echo(f"signal: under {rates or 'every value as often as any other'}; the step over the batch is left out")
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+
+
+def _swept(specs, size: int, rates: str, given) -> dict:
+    from rewardspec.analysis.plot import by_rate
+    from rewardspec.analysis.policy import read_rates
+
+    names = list(read_rates(rates)) if rates else []
+    return {label: by_rate(spec, size, given, points=11, names=names) for label, spec in specs}
+
+
+def _show_sweep(curves: dict, size: int) -> None:
+    for title, value in (("Groups", "groups_without_signal"), ("Rollouts", "rollouts_without_signal")):
+        if not curves:
+            return
+        rates = [f"{p:.0%}" for p, _ in next(iter(curves.values()))]
+        rows = [
+            (label, *(f"{getattr(row.signal, value):.1%}" if row.signal else "" for _, row in curve))
+            for label, curve in curves.items()
+        ]
+        _table(_console(), f"{title} without signal by success rate, {size} rollouts", ("spec", *rates), rows)
+
+
+def _plot(path: Path, specs, rows: list, given) -> None:
+    from rewardspec.analysis.plot import draw
+
+    try:
+        draw(path, specs, rows, given)
+    except ModuleNotFoundError:
+        _misuse("drawing needs matplotlib: pip install 'rewardspec[plots]'")
+    except (OSError, ValueError) as error:
+        _misuse(f"cannot draw {path}: {error}")
+    typer.echo(f"wrote {path}", err=True)
+
+
+def _replay(specs, path: Path, group_by: str | None, format: str, total_steps: int | None) -> None:
+    from rewardspec.analysis.replay import BadLog, read_log, replay
+
+    found = []
+    for label, spec in specs:
+        try:
+            found.append((label, replay(spec, read_log(path, spec, group_by), total_steps)))
+        except (BadLog, OSError) as error:
+            _misuse(str(error))
+    if format == "json":
+        typer.echo(json.dumps({"rows": [{"spec": label, **result.to_json()} for label, result in found]}, indent=2))
+        return
+    heads = ("spec", "rollouts", "groups", "steps", "groups without signal", "rollouts without", "spread", "variance")
+    rows = [
+        (
+            label,
+            f"{r.rollouts:,}",
+            f"{r.groups:,}",
+            str(r.steps),
+            f"{r.signal.groups_without_signal:.1%}",
+            f"{r.signal.rollouts_without_signal:.1%}",
+            f"{r.signal.spread:.3g}",
+            _shares(r.signal.shares) if r.signal.shares else "",
+        )
+        for label, r in found
+    ]
+    _table(_console(), None, heads, rows)
 
 
 def _count(number: int, exact: bool) -> str:
@@ -327,6 +463,126 @@ def _under(spec: Spec, schemes: list[str]) -> list[tuple[str, Spec]]:
             raise typer.Exit(1)
         found.append((f"{spec.name}: {scheme}", other))
     return found
+
+
+@app.command()
+def verify(
+    files: Files,
+    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2..8",
+    solve: Annotated[
+        str, typer.Option(metavar="weight:NAME", help="Find the largest weight for which all guarantees hold.")
+    ] = "",
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    dialect: Dialect = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Prove the guarantees of specs, or show the smallest group that breaks one (exit status 1)."""
+    from rewardspec.analysis.verify import REFUTED
+    from rewardspec.analysis.verify import verify as verify_spec
+
+    if format not in ("table", "json"):
+        _misuse(f"--format is table or json, not {format!r}")
+    sizes = _sizes(group_sizes)
+    specs = [(path, _load(path, set_, dialect)) for path in _expand(files)]
+    if solve:
+        _solve(specs, solve, sizes, format)
+        return
+    if not any(spec.program.guarantees for _, spec in specs):
+        _misuse("no spec here has `guarantees:`; `rewardspec list` shows ready-made ones")
+    watched = format == "table" and sys.stderr.isatty()
+
+    def show(name: str, size: int) -> None:
+        typer.echo(f"\r\033[K{name}: groups of {size}", nl=False, err=True)
+
+    found = [(path, spec, verify_spec(spec, sizes, show if watched else None)) for path, spec in specs]
+    if watched:
+        typer.echo("\r\033[K", nl=False, err=True)
+    if format == "json":
+        rows = [
+            {"file": str(path), "spec": spec.name, "guarantees": [v.to_json() for v in verdicts]}
+            for path, spec, verdicts in found
+        ]
+        typer.echo(json.dumps({"rows": rows}, indent=2))
+    else:
+        _show_verdicts(found)
+    raise typer.Exit(any(v.status == REFUTED for _, _, verdicts in found for v in verdicts))
+
+
+def _show_verdicts(found: list) -> None:
+    out = _console()
+    rows = [
+        (spec.name, v.name, v.status, _ranges(v.sizes), f"{v.groups:,}", v.reason)
+        for _, spec, verdicts in found
+        for v in verdicts
+    ]
+    _table(out, None, ("spec", "guarantee", "verdict", "group sizes", "groups tried", ""), rows)
+    for _, spec, verdicts in found:
+        for verdict in verdicts:
+            if verdict.counterexample is not None:
+                _show_counterexample(out, spec, verdict)
+
+
+def _show_counterexample(out, spec: Spec, verdict) -> None:
+    group = verdict.counterexample
+    title = f"{spec.name}: a group of {group.size} breaks `{verdict.name}`"
+    if group.group:
+        title += " at " + ", ".join(f"{name} {_cell(value)}" for name, value in group.group.items())
+    own = {name: values for name, values in group.shaped.items() if values != group.columns.get(name)}
+    heads = (
+        "",
+        *group.columns,
+        *(f"{name} (shaped)" if name in group.columns else name for name in own),
+        "advantage",
+        "",
+    )
+    rows = [
+        (
+            str(i),
+            *(_cell(values[i]) for values in (*group.columns.values(), *own.values())),
+            f"{advantage:.6g}",
+            "<-" if i in group.breaking else "",
+        )
+        for i, advantage in enumerate(group.advantages)
+    ]
+    _table(out, title, heads, rows)
+
+
+def _cell(value) -> str:
+    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _ranges(sizes: list[int]) -> str:
+    """`2..8` for consecutive sizes."""
+    if len(sizes) > 2 and sizes == list(range(sizes[0], sizes[-1] + 1)):
+        return f"{sizes[0]}..{sizes[-1]}"
+    return ", ".join(map(str, sizes))
+
+
+def _solve(specs, what: str, sizes: list[int], format: str) -> None:
+    from rewardspec.analysis.verify import solve_weight
+
+    kind, _, name = what.partition(":")
+    if kind != "weight" or not name:
+        _misuse(f"--solve takes weight:NAME, not {what!r}")
+    found = []
+    for _, spec in specs:
+        if not spec.program.guarantees:
+            _misuse(f"{spec.name} has no `guarantees:` that could limit a weight")
+        try:
+            found.append((spec.name, solve_weight(spec, name, sizes)))
+        except ValueError as error:
+            _misuse(str(error))
+    if format == "json":
+        typer.echo(json.dumps({"rows": [{"spec": label, **asdict(s)} for label, s in found]}, indent=2))
+        return
+    for label, s in found:
+        if s.none:
+            said = "no weight is safe: a guarantee is broken at weight 0"
+        elif s.unbounded:
+            said = f"no weight up to {s.weight:,.0f} breaks a guarantee"
+        else:
+            said = f"the largest safe weight is {s.weight:.7g}" + ("" if s.attained else " (safe below it, not at it)")
+        typer.echo(f"{label}, groups of {_ranges(sizes)}: `{name}`: {said}")
 
 
 def _sizes(text: str) -> list[int]:
@@ -354,7 +610,9 @@ def _table(console, title: str | None, heads: tuple[str, ...], rows: list[tuple[
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, box=SIMPLE, title_justify="left", title_style="bold", pad_edge=False)
+    if title:
+        console.print(title, style="bold", markup=False, highlight=False)
+    table = Table(box=SIMPLE, pad_edge=False)
     for head in heads:
         numeric = rows and all(
             row[heads.index(head)][:1].isdigit() or row[heads.index(head)][:2] == ">=" for row in rows

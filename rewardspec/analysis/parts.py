@@ -24,6 +24,7 @@ from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Domain, Level
 
 MOST_STATES = 4096  # of one rollout, in one part
+MOST_CUTS = 64  # of an interval
 MOST_TRIED = 65_536  # states of columns that are looked through for those of one part
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -35,10 +36,35 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 def without_batch(graph: Graph, advantage: Node) -> tuple[Node, bool]:
     """The advantage less what is done to it over the batch, and whether nothing else looks at the batch.
 
-    What is left out is, for any one batch, an increasing affine map: it changes no order and no count.
+    What is left out is, for any one group of a batch, an increasing affine map: it changes no order and no count.
     """
     root = _strip(graph, advantage, scale_only=False)
     return root, not any(over_batch(node) for node in walk([root]))
+
+
+def batch_step(graph: Graph, advantage: Node) -> str:
+    """What the step over the batch that `without_batch` leaves out may do: "none", "scale" or "shift" as well."""
+    node, kind = advantage, "none"
+    while True:
+        found = match_zscore(graph, node)
+        if found and found.over is Level.BATCH and not found.by and found.where is None and not found.x.domain.missing:
+            node, kind = found.x, kind if found.centered and kind == "shift" else "scale" if found.centered else "shift"
+            continue
+        match node.op, node.args:
+            case "if", (condition, then, otherwise) if otherwise.constant == 0 and (
+                _of_batch(condition) or condition.level is Level.GROUP
+            ):
+                node = then
+            case "/", (x, divisor) if _of_batch(divisor) and divisor.domain.lo >= 0:
+                node, kind = x, kind if kind == "shift" else "scale"
+            case "-", (x, shift) if _of_batch(shift):
+                node, kind = x, "shift"
+            case "*", (x, factor) if _is_pull(factor):
+                node, kind = x, kind if kind == "shift" else "scale"
+            case "*", (factor, x) if _is_pull(factor):
+                node, kind = x, kind if kind == "shift" else "scale"
+            case _:
+                return kind
 
 
 def over_batch(node: Node) -> bool:
@@ -71,7 +97,16 @@ def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
             return _strip(graph, x, scale_only)
         case "-", (x, shift) if _of_batch(shift) and not scale_only:
             return _strip(graph, x, scale_only)
+        case "*", (x, factor) if _is_pull(factor):
+            return _strip(graph, x, scale_only)
+        case "*", (factor, x) if _is_pull(factor):
+            return _strip(graph, x, scale_only)
     return node
+
+
+def _is_pull(factor: Node) -> bool:
+    """A positive factor that the rest of the batch gives a group, such as one made of `copies`."""
+    return factor.level < Level.ROLLOUT and factor.domain.lo > 0 and any(over_batch(n) for n in walk([factor]))
 
 
 # Parts -------------------------------------------------------------------------------------------
@@ -181,10 +216,10 @@ def find_states(
     """
     nodes = walk(roots)
     points, coarse, complete = column_points(program, roots, model)
-    own = _of_rollout(nodes)
+    own = of_rollout(nodes)
     if start is None:
         users = users_of(nodes)
-        start = tuple(n for n in nodes if n in own and n.op != "const" and _is_boundary(n, own, users, roots))
+        start = tuple(n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, roots))
     blocks = []
     for members in connected(start):
         values, all_cases = joint_values(program.graph, members, points, given, floats)
@@ -226,7 +261,7 @@ def column_points(program: Program, roots: Sequence[Node], model: Model = EVENLY
     coarse: dict[str, dict] = {}
     for node in (n for n in nodes if n.op == "column"):
         column = program.columns[node.attributes[0]]
-        found, all_cases = points_of(column.domain, node, users.get(node, []), node in roots)
+        found, all_cases = points_of(column.domain, node, users, node in roots)
         complete = complete and all_cases
         if column.missing == "ignore":
             found = [*found, None]
@@ -286,7 +321,7 @@ def _sums(graph: Graph, terms: list[Node], points: dict, given, floats: bool) ->
     return {(value,): mass for value, mass in sums.items()}, complete
 
 
-def _of_rollout(nodes: Sequence[Node]) -> set[Node]:
+def of_rollout(nodes: Sequence[Node]) -> set[Node]:
     """Nodes whose value a rollout's own columns decide."""
     own: set[Node] = set()
     for node in nodes:
@@ -299,7 +334,7 @@ def _of_rollout(nodes: Sequence[Node]) -> set[Node]:
     return own
 
 
-def _is_boundary(node: Node, own: set[Node], users: dict[Node, list[Node]], roots: Sequence[Node]) -> bool:
+def is_boundary(node: Node, own: set[Node], users: dict[Node, list[Node]], roots: Sequence[Node]) -> bool:
     return node.level is Level.ROLLOUT and (node in roots or any(u not in own for u in users.get(node, [])))
 
 
@@ -317,24 +352,22 @@ def _product(parts: Sequence[Sequence[tuple]], most: int) -> tuple[list[tuple[tu
 
 
 def points_of(
-    domain: Domain, node: Node, users: Sequence[Node], is_result: bool = False
+    domain: Domain, node: Node, users: Mapping[Node, Sequence[Node]], is_result: bool = False
 ) -> tuple[list[Fraction], bool]:
     """Values of a column that stand for all of them, and whether they do.
 
-    An interval that is only ever compared with constants falls into the pieces between them.
+    An interval that is only ever compared with constants falls into the pieces between them. Others are
+    cut where something changes: where they, or what is affine in them, meet a constant.
     is_result: whether its values themselves are asked for.
     """
     if domain.values is not None:
         return list(domain.values), True
-    cuts: set[Fraction] = set()
-    complete = not is_result
-    for user in users:
-        other = [a for a in user.args if a is not node]
-        if user.op in _COMPARISONS and len(other) == 1 and other[0].constant is not None:
-            cuts.add(other[0].constant)
-        else:
-            complete = False
-    cuts = {c for c in cuts if domain.lo <= c <= domain.hi}
+    own = users.get(node, [])
+    compared = all(
+        user.op in _COMPARISONS and all(a is node or a.constant is not None for a in user.args) for user in own
+    )
+    complete = compared and not is_result
+    cuts = {c for c in _meetings(node, users) if domain.lo <= c <= domain.hi}
     ends = [e for e in (domain.lo, domain.hi) if abs(e) != inf]
     marks = sorted({*cuts, *ends})
     if not marks:
@@ -345,7 +378,41 @@ def points_of(
     if domain.hi == inf:
         between.append(marks[-1] + 1)
     points = sorted({*marks, *between})
-    return (_one_a_piece(points, users, node) if complete else points), complete
+    return (_one_a_piece(points, own, node) if complete else points), complete
+
+
+def _meetings(column: Node, users: Mapping[Node, Sequence[Node]]) -> set[Fraction]:
+    """Where a column, or a value that follows it affinely, is compared with a constant or held by one."""
+    found: set[Fraction] = set()
+    queue, seen = [(column, Fraction(1), Fraction(0))], {column}
+    while queue and len(found) < MOST_CUTS:
+        node, slope, shift = queue.pop()  # node = slope * column + shift, in the piece that is looked at
+        for user in users.get(node, []):
+            constants = [a.constant for a in user.args if a is not node]
+            value = constants[0] if len(constants) == 1 else None
+            image = None
+            match user.op:
+                case "<" | "<=" | ">" | ">=" | "==" | "!=" | "minimum" | "maximum" if value is not None:
+                    found.add((value - shift) / slope)
+                    image = None if user.boolean else (slope, shift)
+                case "neg":
+                    image = (-slope, -shift)
+                case "+" if value is not None:
+                    image = (slope, shift + value)
+                case "-" if value is not None:
+                    image = (slope, shift - value) if user.args[0] is node else (-slope, value - shift)
+                case "*" if value:
+                    image = (slope * value, shift * value)
+                case "/" if value and user.args[0] is node:
+                    image = (slope / value, shift / value)
+                case "if" if node in user.args[1:]:
+                    image = (slope, shift)
+                case "required" | "spread" | "coalesce":
+                    image = (slope, shift)
+            if image is not None and user not in seen:
+                seen.add(user)
+                queue.append((user, *image))
+    return found
 
 
 def _one_a_piece(points: list[Fraction], comparisons: Sequence[Node], node: Node) -> list[Fraction]:

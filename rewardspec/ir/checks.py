@@ -33,12 +33,12 @@ def find_checks(graph: Graph, roots: list[Node]) -> list[Check]:
     order = walk(roots)
     if not any(_can_fail(node) for node in order):
         return []
-    demand = _demand(graph, roots, order)
+    asked = demand(graph, roots, order)
     checks = []
     for node in order:
         if not _can_fail(node):
             continue
-        bad = [graph.all_of([_undefined(graph, node, path), *path]) for path in sorted(demand[node], key=_key)]
+        bad = [graph.all_of([_undefined(graph, node, path), *path]) for path in sorted(asked[node], key=_key)]
         failing = graph.any_of(bad)
         if failing.constant != 0:
             checks.append(Check(failing, _words(graph, node)))
@@ -56,23 +56,23 @@ def _can_fail(node: Node) -> bool:
     return op is not None and op.undefined is not None and op.undefined(*(a.domain for a in node.args))
 
 
-def _demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set[Path]]:
+def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set[Path]]:
     """For every node the conditions under which its value is asked for, as alternatives."""
-    demand: dict[Node, set[Path]] = {node: set() for node in order}
+    asked: dict[Node, set[Path]] = {node: set() for node in order}
 
     def ask(node: Node, path: Path) -> None:
-        paths = demand[node]
+        paths = asked[node]
         if any(other <= path for other in paths):
             return
         paths -= {other for other in paths if path < other}
         paths.add(path)
         if len(paths) > MOST_PATHS:
-            demand[node] = {frozenset()}
+            asked[node] = {frozenset()}
 
     for root in roots:
         ask(root, frozenset())
     for node in reversed(order):
-        for path in list(demand[node]):
+        for path in list(asked[node]):
             if node.op == "if":
                 condition, then, otherwise = node.args
                 ask(condition, path)
@@ -101,7 +101,7 @@ def _demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, se
             else:
                 for arg in node.args:
                     ask(arg, path if arg.level is node.level else _over(graph, path, arg.level))
-    return demand
+    return asked
 
 
 def _over(graph: Graph, path: Path, level: Level) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
@@ -9,7 +10,7 @@ from math import inf
 from rewardspec.diagnostics import Label, Report, shorten
 from rewardspec.ir.calls import Calls
 from rewardspec.ir.graph import Graph, Node, TooLarge, walk
-from rewardspec.ir.values import Bundle, Skip
+from rewardspec.ir.values import Bundle, Skip, Truth
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec.declarations import Column, Declarations
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation, format_number
@@ -47,9 +48,14 @@ class Program:
         return [*found, *(node for node in (self.keep, self.copies) if node is not None)]
 
 
-def lower(declared: Declarations, report: Report) -> Program | None:
-    """The program of a spec; None where anything in it is wrong (reasons in `report`)."""
-    lowering = Lowering(declared, report)
+def lower(
+    declared: Declarations, report: Report, decide: Callable[[Graph, Node], Node] | None = None
+) -> Program | None:
+    """The program of a spec; None where anything in it is wrong (reasons in `report`).
+
+    decide: what `advantage` stands for in guarantees, given the advantage itself.
+    """
+    lowering = Lowering(declared, report, decide)
     try:
         return lowering.program()
     except TooLarge:
@@ -68,6 +74,10 @@ def lower(declared: Declarations, report: Report) -> Program | None:
 class Lowering(Calls):
     """The sections of a spec."""
 
+    def __init__(self, declared: Declarations, report: Report, decide: Callable[[Graph, Node], Node] | None = None):
+        super().__init__(declared, report)
+        self.decide = decide
+
     def program(self) -> Program | None:
         declared = self.declared
         components = [self.try_(lambda n=name: self.component(n)) for name in declared.components]
@@ -81,11 +91,11 @@ class Lowering(Calls):
         advantage = None
         if declared.advantage is not None:
             advantage = self.try_(lambda: self.final(declared.advantage, quiet=broken))
-        self.advantage = advantage
         guarantees = {}
         if advantage is not None:
+            self.advantage = self.decide(self.graph, advantage) if self.decide else advantage
             for name, expr in declared.guarantees.items():
-                guarantees[name] = self.try_(lambda e=expr: self.condition(e, self.user))
+                guarantees[name] = self.try_(lambda e=expr: self.promise(e))
                 if guarantees[name] is not None:
                     self.graph.names.setdefault(guarantees[name], name)
         else:
@@ -234,6 +244,16 @@ class Lowering(Calls):
         node = graph.if_(keep, drawn, graph.const(0))
         graph.names.setdefault(node, "copies")
         return node
+
+    def promise(self, expr: Expr) -> Node:
+        """A guarantee: broken where it fails, and not where it is missing."""
+        value = self.value(expr, self.user)
+        if isinstance(value, Bundle):
+            value = Truth(
+                self.graph.all_of([self.truth(v, expr.span).holds for v in value.values]),
+                self.graph.any_of([self.truth(v, expr.span).fails for v in value.values]),
+            )
+        return self.graph.negation(self.truth(value, expr.span).fails)
 
     def label(self, expr: Expr) -> Node:
         """Whether a trajectory is given a token, before there are groups, batches or steps."""

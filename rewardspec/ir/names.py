@@ -135,7 +135,7 @@ class Names:
             own = dict.fromkeys((*self.declared.columns, *self.declared.components))
             shown = ", ".join(f"`{name}`" for name in own)
             help = f"declare it under `signals:`, or define it; the spec has {shown}" if own else None
-        self.report.error("unknown-name", f"there is no `{shorten(name)}`", expr.span, help=help)
+        self.report.error("unknown-name", f"there is no `{shorten(name)}`", self.site or expr.span, help=help)
 
     def definition(self, name: str, scope: Scope, expr: Name | None) -> Value:
         found = (self.prelude if scope.prelude else self.declared).values[name]
