@@ -36,7 +36,7 @@ from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec.declarations import ComponentDeclaration
 from rewardspec.syntax.tree import Number
-from rewardspec.types import Domain, Level
+from rewardspec.types import Domain, Level, interval
 
 MOST_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
 MOST_STATES = 4096  # of one rollout
@@ -135,10 +135,10 @@ class Question:
         report = Report()
         with deep_stack():
             declared = replace(spec.declarations, given={**spec.declarations.given, "eps": Fraction(0)})
-            program = lower(declared, report, lambda graph, advantage: without_batch(graph, advantage)[0])
+            program = lower(declared, report, _told)
         if program is None:
             raise SpecError(report.sorted())
-        root, _ = without_batch(program.graph, program.advantage)
+        root = _told(program.graph, program.advantage)
         return cls(spec, program, root, batch_step(program.graph, program.advantage))
 
     def __post_init__(self):
@@ -390,6 +390,14 @@ class Question:
 
     def _column_node(self, name: str) -> Node:
         return next(n for n in walk(self.nodes) if n.op == "column" and n.attributes[0] == name)
+
+
+def _told(graph: Graph, advantage: Node) -> Node:
+    """What a guarantee is told of the advantage: the step over the batch is left out, and so is how far it may go."""
+    root, _ = without_batch(graph, advantage)
+    if batch_step(graph, advantage) == "none":
+        return root
+    return graph.node("required", (root,), (), Level.ROLLOUT, interval(-inf, inf))
 
 
 def _column(values: list, symbols: tuple[str, ...] | None):
