@@ -365,7 +365,7 @@ def _show_counts(rows: list, rates: str) -> None:
                 f"{row.signal.spread:.3g}",
             )
         counts = (
-            f"{row.reward_groups:,}",
+            _count(row.reward_groups, row.exact),
             _count(row.advantage_groups, row.exact),
             f"{row.advantage_groups / row.reward_groups:.2g}",
         )
@@ -377,7 +377,9 @@ def _show_counts(rows: list, rates: str) -> None:
     if any(len(row.signal.shares) > 1 for row in rows if row.signal and row.signal.shares):
         _table(out, "Share of the advantage's variance", ("spec", "group size", "components"), parts)
     if not all(row.exact for row in rows):
-        typer.echo("at least: not every case was tried, or not every value is exact")
+        typer.echo(
+            "at least: not every case was tried, or not every value is exact (of an interval only some are looked at)"
+        )
     typer.echo(f"signal: under {rates or 'every value as often as any other'}; the step over the batch is left out")
 
 

@@ -110,8 +110,12 @@ def count_groups(
             watch(len(whole))
     except (TooMany, KeyboardInterrupt) as stop:  # every part has a vector of equal values, so sets only grow
         return Count(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
-    shares = _variance_shares(program, root, nodes, group_size, given, seed, model)
-    return Count(name, group_size, rewards, len(whole), exact and all_rewards, _signal(whole, shares))
+    try:
+        shares, interrupted = _variance_shares(program, root, nodes, group_size, given, seed, model), False
+    except KeyboardInterrupt:
+        shares, interrupted = None, True
+    signal = _signal(whole, shares)
+    return Count(name, group_size, rewards, len(whole), exact and all_rewards, signal, interrupted)
 
 
 def part_vectors(
