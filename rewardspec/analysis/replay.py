@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import numpy as np
 
 from rewardspec.analysis.simulate import Signal
 from rewardspec.compiler import Spec, compile
@@ -109,15 +111,11 @@ class Replay:
     signal: Signal
 
     def to_json(self) -> dict:
-        from dataclasses import asdict
-
         return asdict(self)
 
 
 def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
     """The spec run over a log, step by step. Raises BadLog for rollouts that it cannot be computed on."""
-    import torch
-
     fn = compile(spec)
     places: dict = {}
     for i, step in enumerate(log.steps):
@@ -136,18 +134,14 @@ def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
         groups += count
         dead += round(found["groups_without_signal"] * count)
         spread += found["advantage_spread"] * count
-        advantages.append(out.advantages.double())
+        advantages.append(out.advantages.double().numpy())
         shares.append(out.shares)
-    whole = torch.cat(advantages)
-    signal = Signal(
-        dead / groups, float((whole == 0).double().mean()), spread / groups, _variance_shares(spec, whole, shares)
-    )
+    whole = np.concatenate(advantages)
+    signal = Signal(dead / groups, float((whole == 0).mean()), spread / groups, _variance_shares(spec, whole, shares))
     return Replay(len(whole), groups, len(places), signal)
 
 
-def _variance_shares(spec: Spec, advantage, shares: list) -> dict[str, float] | None:
-    import torch
-
+def _variance_shares(spec: Spec, advantage: np.ndarray, shares: list) -> dict[str, float] | None:
     if any(found is None for found in shares):
         return None
     centered = advantage - advantage.mean()
@@ -155,6 +149,6 @@ def _variance_shares(spec: Spec, advantage, shares: list) -> dict[str, float] | 
     if variance == 0:
         return None
     return {
-        name: float(torch.cat([found[name].double() for found in shares]) @ centered) / variance
+        name: float(np.concatenate([found[name].double().numpy() for found in shares]) @ centered) / variance
         for name in spec.components
     }

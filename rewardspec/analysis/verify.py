@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from math import comb, inf
+from math import comb, inf, nan
+
+import numpy as np
 
 from rewardspec.analysis.parts import (
     batch_step,
@@ -268,8 +270,6 @@ class Question:
 
     def margins(self, names: Sequence[str], groups: list, size: int) -> list:
         """By how much each group keeps each guarantee: clearly kept above SLACK, broken below -SLACK."""
-        import torch
-
         result: dict[str, list[float]] = {name: [float("nan")] * len(groups) for name in names}
         by_moment: dict[tuple, list[int]] = {}
         for i, (_, _, moment) in enumerate(groups):
@@ -294,8 +294,9 @@ class Question:
                 total_steps=None if total is None else float(total),
             )
             for name in names:
-                least = out.rewards[f"margin_{list(self.program.guarantees).index(name)}"].view(len(places), size)
-                least = torch.nan_to_num(least, nan=inf).amin(1).tolist()
+                place = list(self.program.guarantees).index(name)
+                least = out.rewards[f"margin_{place}"].numpy().reshape(len(places), size)
+                least = np.nan_to_num(least, nan=inf).min(1).tolist()  # a margin that is missing is no breach
                 for i, value in zip(places, least, strict=True):
                     result[name][i] = value
         return result
@@ -401,11 +402,9 @@ def _told(graph: Graph, advantage: Node) -> Node:
 
 
 def _column(values: list, symbols: tuple[str, ...] | None):
-    import torch
-
     if symbols is not None:
         return [None if v is None else symbols[int(v)] for v in values]
-    return torch.tensor([float("nan") if v is None else float(v) for v in values], dtype=torch.float64)
+    return np.array([nan if v is None else float(v) for v in values])
 
 
 def _shown(value, node: Node):
