@@ -376,7 +376,9 @@ def _show_counts(rows: list, rates: str) -> None:
     ]
     if any(len(row.signal.shares) > 1 for row in rows if row.signal and row.signal.shares):
         _table(out, "Share of the advantage's variance", ("spec", "group size", "components"), parts)
-    if not all(row.exact for row in rows):
+    if any(row.interrupted for row in rows):
+        typer.echo("broken off: what was known by then")
+    elif not all(row.exact for row in rows):
         typer.echo(
             "at least: not every case was tried, or not every value is exact (of an interval only some are looked at)"
         )
@@ -479,7 +481,7 @@ def verify(
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Prove the guarantees of specs, or show the smallest group that breaks one (exit status 1)."""
-    from rewardspec.analysis.verify import REFUTED
+    from rewardspec.analysis.verify import BROKEN_OFF, REFUTED
     from rewardspec.analysis.verify import verify as verify_spec
 
     if format not in ("table", "json"):
@@ -496,7 +498,11 @@ def verify(
     def show(name: str, size: int) -> None:
         typer.echo(f"\r\033[K{name}: groups of {size}", nl=False, err=True)
 
-    found = [(path, spec, verify_spec(spec, sizes, show if watched else None)) for path, spec in specs]
+    found = []
+    for path, spec in specs:
+        found.append((path, spec, verify_spec(spec, sizes, show if watched else None)))
+        if any(verdict.reason == BROKEN_OFF for verdict in found[-1][2]):
+            break
     if watched:
         typer.echo("\r\033[K", nl=False, err=True)
     if format == "json":

@@ -49,6 +49,7 @@ _COMPARISONS = {"<": 1, "<=": 1, ">": -1, ">=": -1, "==": 0, "!=": 0}
 MOMENTS = (Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1))  # where schedules are looked at
 
 PROVED, REFUTED, NOT_REFUTED, UNDECIDED = "proved", "refuted", "not refuted", "undecided"
+BROKEN_OFF = "broken off"
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ def verify(
                     progress(name, size)
     except KeyboardInterrupt:
         for verdict in verdicts.values():
-            if verdict.status == PROVED and verdict.sizes != list(sizes):
-                verdict.status, verdict.reason = NOT_REFUTED, "broken off"
+            if verdict.status in (PROVED, NOT_REFUTED) and verdict.sizes != list(sizes):
+                verdict.status, verdict.reason = NOT_REFUTED, BROKEN_OFF
     return list(verdicts.values())
 
 
