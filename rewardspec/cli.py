@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -111,42 +111,60 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 @app.command()
 def check(
     files: Files,
-    format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    format: Annotated[str, typer.Option(help="text, json, sarif or github.")] = "text",
+    errors: Annotated[
+        list[str], typer.Option("--error", metavar="CODE", help="Take this finding for an error; can be repeated.")
+    ] = [],  # noqa: B006
+    strict: Annotated[bool, typer.Option(help="Take every finding for an error.")] = False,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Say everything that is wrong with specs, before anything runs."""
-    if format not in ("text", "json"):
-        _misuse(f"--format is text or json, not {format!r}")
+    from rewardspec.analysis.report import github, sarif
+    from rewardspec.lint.finding import codes, find
+
+    if format not in ("text", "json", "sarif", "github"):
+        _misuse(f"--format is text, json, sarif or github, not {format!r}")
+    for code in errors:
+        if code not in codes():
+            _misuse(f"there is no finding {code!r}; `rewardspec list` shows all")
     constants = _constants(set_)
     found: list[Diagnostic] = []
-    broken = 0
     paths = _expand(files)
     for path in paths:
         spec, diagnostics = _read(path, constants)
+        if spec is not None:
+            raised = [replace(d, severity="error") if strict or d.code in errors else d for d in find(spec)]
+            diagnostics = [*diagnostics, *raised]
         found += diagnostics
-        broken += spec is None
     if format == "json":
         typer.echo(json.dumps([d.to_json() for d in found], indent=2))
+    elif format == "sarif":
+        typer.echo(json.dumps(sarif(found), indent=2))
+    elif format == "github":
+        for diagnostic in found:
+            typer.echo(github(diagnostic))
     else:
         for diagnostic in found:
             typer.echo(diagnostic.render() + "\n")
-        errors = sum(d.severity == "error" for d in found)
-        warnings = len(found) - errors
+        broken = sum(d.severity == "error" for d in found)
+        warnings = len(found) - broken
         files_word = f"{len(paths)} spec" + "s" * (len(paths) != 1)
-        typer.echo(
-            f"{files_word} checked: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-        )
-    raise typer.Exit(1 if broken else 0)
+        counts = f"{broken} error{'s' * (broken != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+        typer.echo(f"{files_word} checked: {counts}")
+        if warnings:
+            typer.echo("`rewardspec explain CODE` says more; `allow: {CODE: reason}` in the spec silences one")
+    raise typer.Exit(1 if any(d.severity == "error" for d in found) else 0)
 
 
 @app.command("list")
 def list_(format: Annotated[str, typer.Option(help="table or json.")] = "table") -> None:
     """Show what there is to use: schemes, definitions, functions, dialects, published specs, each with its source."""
-    from rewardspec.analysis.catalogue import catalogue
+    from rewardspec.analysis.catalogue import Entry, catalogue
+    from rewardspec.lint.finding import codes, page
 
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
-    entries = catalogue()
+    entries = [*catalogue(), *(Entry("finding", code, page(code).split("\n")[0]) for code in codes())]
     if format == "json":
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
         return
@@ -187,10 +205,17 @@ def explain(
     dialect: Dialect = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Show what a spec comes down to: its expressions, its graph, every value's level and domain."""
+    """Show what a spec comes down to: its expressions, its graph, every value's level and domain.
+
+    In place of a file it takes the code of a finding, and explains that.
+    """
     from rewardspec.analysis.explain import explain as explain_spec
     from rewardspec.analysis.schedule import read_moments, schedule
+    from rewardspec.lint.finding import page
 
+    if not file.exists() and page(file.name) is not None:
+        typer.echo(f"{file.name}\n\n{page(file.name)}")
+        return
     spec = _load(file, set_, dialect)
     rows = []
     if at:
@@ -513,7 +538,9 @@ def verify(
         typer.echo(json.dumps({"rows": rows}, indent=2))
     else:
         _show_verdicts(found)
-    raise typer.Exit(any(v.status == REFUTED for _, _, verdicts in found for v in verdicts))
+    verdicts = [verdict for _, _, own in found for verdict in own]
+    broken_off = any(verdict.reason == BROKEN_OFF for verdict in verdicts)
+    raise typer.Exit(1 if any(v.status == REFUTED for v in verdicts) else 130 if broken_off else 0)
 
 
 def _show_verdicts(found: list) -> None:

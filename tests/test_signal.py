@@ -331,8 +331,12 @@ def test_interrupt_leaves_what_is_known(tmp_path):
     lines = "".join(f"  r{i}: {{values: [0, 0.5, 1]}}\n" for i in range(30))
     path = tmp_path / "large.yaml"
     path.write_text(f"rewardspec: 1\ncomponents:\n{lines}advantage: gdpo\n")
-    program = "import os, signal, sys, threading; threading.Timer(4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
-    program += f"sys.argv = ['rewardspec', 'simulate', {str(path)!r}, '-g', '6']\nfrom rewardspec.cli import main; main()"
+    program = (
+        "import os, signal, sys, threading; threading.Timer(4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+    )
+    program += (
+        f"sys.argv = ['rewardspec', 'simulate', {str(path)!r}, '-g', '6']\nfrom rewardspec.cli import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
     assert ">=" in done.stdout

@@ -70,6 +70,9 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
+Reasons = Annotated[dict[str, Text], BeforeValidator(_mapped)]
+
+
 class Measured(_Part):
     """A signal: measured for every rollout (or group, or batch), not rewarded as such."""
 
@@ -109,6 +112,7 @@ class Component(Measured):
     when: Expression | None = Field(None, description="the value counts only where this holds")
     otherwise: Expression | None = Field(None, description="the value elsewhere, or `ignore`")
     weight: Expression | None = None
+    allow: Reasons = Field({}, description="findings that are meant: code and reason")
 
     @model_validator(mode="before")
     @classmethod
@@ -161,6 +165,7 @@ class Document(_Part):
     advantage: Expression | None = None
     guarantees: Expressions = {}
     condition: Condition | None = None
+    allow: Reasons = Field({}, description="findings that are meant: code and reason")
 
 
 def read_document(source: Source, report: Report) -> tuple[Document, Mapping] | None:

@@ -1,0 +1,51 @@
+"""Pages of errors that the language itself reports, for `rewardspec explain CODE`."""
+
+PAGES = {
+    "gate-never-opens": """A gate that never opens.
+
+`when:` holds for no value that the declared domains allow, so the component counts nowhere: a dead term that
+looks alive
+in the configuration. Most often the threshold is on another scale than the value (0 to 1 against 0 to 100, a
+reward that
+is compared before it is scaled), or a component is compared with what it can only exceed.
+
+```yaml
+components:
+  correct: {values: [0, 1]}
+  length: {values: [0, 1], when: correct >= 2}
+```
+
+Write the threshold on the scale that is declared: `when: correct >= 1`. It is an error, and found before
+anything runs.""",
+    "otherwise-needed": """A gate on a value that can be below 0, without a word on what it is elsewhere.
+
+Where a gate is closed, a component is 0 unless `otherwise:` says more. For a value in [-3, 3] that is a reward
+for not
+passing the gate: the closed case is worth more than half of the open ones.
+
+```yaml
+components:
+  correct: {values: [0, 1]}
+  quality: {range: [-3, 3], when: correct >= 1}
+```
+
+Say it: `otherwise: -3` for the least value, or `otherwise: ignore` where it takes no part (PAPO, Eq. 4).""",
+    "refill-alone": """`refill` without `keep`.
+
+`refill` fills the places of groups that leave the batch, and nothing leaves it.
+
+Write which groups stay: `keep: var(total, ddof=0) >= 1e-6` (VSPO, DAPO).""",
+    "yaml-comma": """An expression that YAML has cut in two.
+
+Inside `{ }` and `[ ]` YAML ends a value at a comma, also within parentheses: `{expr: min(a, 1)}` is the value `min(a`
+and a key `1)`.
+
+Quote the expression, `{expr: "min(a, 1)"}`, or use the block form, one key a line.""",
+    "bundle-left-over": """One value for each component, where one value is wanted.
+
+`rewards`, `weights` and what is made of them are one value for each component. The advantage is one for each
+rollout, so
+something has to bring them together.
+
+Write `sum(..., over=components)`, or a scheme such as `gdpo`.""",
+}

@@ -1,0 +1,257 @@
+"""Findings: the list of them, and what each looks at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import cleandoc
+
+from rewardspec.analysis.verify import Question
+from rewardspec.compiler import Spec
+from rewardspec.diagnostics import Diagnostic, SpecError, did_you_mean, shorten
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.errors import PAGES
+from rewardspec.ops.exact import Inexact
+from rewardspec.source import Span
+from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
+from rewardspec.syntax.yaml import Mapping
+
+SIZES = (2, 3)  # of the groups that are looked at
+MOST_LOOKED_AT = 600  # groups of one size; with more of them a finding says nothing
+
+_OUTCOMES = re.compile(r"(is_)?(correct|outcome|success|solved|acc|pass|answer|right|exact_match)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to find. `page` explains it: what it does, why it is bad, what to write instead, where it happened."""
+
+    code: str
+    page: str
+    look: Callable[[Facts], Iterable[Diagnostic]]
+
+
+FINDINGS: dict[str, Finding] = {}
+
+
+def finding(code: str):
+    """Declares a function of `Facts` that yields diagnostics; its docstring is the page."""
+
+    def declare(look):
+        FINDINGS[code] = Finding(code, cleandoc(look.__doc__), look)
+        return look
+
+    return declare
+
+
+class Facts:
+    """A spec, and what several findings ask about it; each is worked out once."""
+
+    def __init__(self, spec: Spec):
+        self.spec = spec
+        self.program, self.declared, self.document = spec.program, spec.declarations, spec.document
+        self.root_node = spec.declarations.root
+
+    # Places --------------------------------------------------------------------------------------
+
+    def place(self, section: str, name: str, key: str | None = None) -> Span:
+        """The key of a component (or signal), or the value of one of its keys."""
+        whole = self.root_node.get(section)
+        assert isinstance(whole, Mapping), section
+        node = whole.get(name)
+        if key is not None and isinstance(node, Mapping) and node.get(key) is not None:
+            return node.get(key).span
+        return whole.key(name).span
+
+    def component_place(self, name: str, key: str | None = None) -> Span:
+        return self.place("components", name, key)
+
+    def advantage_place(self) -> Span:
+        return self.root_node.get("advantage").span
+
+    def warn(self, code: str, message: str, span: Span, **rest) -> Diagnostic:
+        return Diagnostic(code, message, span, severity="warning", **rest)
+
+    # The spec ------------------------------------------------------------------------------------
+
+    @cached_property
+    def shaped(self) -> dict[str, Node]:
+        return {c.name: c.shaped for c in self.program.components}
+
+    @cached_property
+    def outcome(self) -> str | None:
+        """The component that says whether an answer is right: a binary one that gates others, or is called so."""
+        binary = [
+            name
+            for name, node in self.shaped.items()
+            if node.domain.condition and node.domain.constant is None and not node.domain.missing
+        ]
+        gating = {n for name in self.declared.components for n in self.gate_names(name) if n != name}
+        for name in [n for n in binary if n in gating] + [n for n in binary if _OUTCOMES.match(n)]:
+            if self.declared.components[name].when is None:
+                return name
+        return None
+
+    def gate_names(self, component: str) -> set[str]:
+        """Components and signals that the gates of a component read, through definitions too."""
+        declaration = self.declared.components[component]
+        gates = [declaration.when] if declaration.when is not None else []
+        stages = self.document.components[component].stages
+        if stages and declaration.value is not None:
+            gates += [e.condition for e in _parts(declaration.value) if isinstance(e, If)]
+        return {n for gate in gates for n in self.names(gate)}
+
+    def names(self, expr: Expr) -> set[str]:
+        """Names of an expression, those of definitions replaced by what they stand for."""
+        found: set[str] = set()
+        queue, seen = [expr], set()
+        while queue:
+            for part in _parts(queue.pop()):
+                if not isinstance(part, Name) or part.text in seen:
+                    continue
+                seen.add(part.text)
+                definition = self.declared.values.get(part.text)
+                if definition is not None and definition.body is not None:
+                    queue.append(definition.body)
+                else:
+                    found.add(part.text)
+        return found
+
+    # Small groups --------------------------------------------------------------------------------
+
+    @cached_property
+    def question(self) -> Question:
+        return Question.of(self.spec)
+
+    @cached_property
+    def groups(self) -> dict[int, list[tuple]] | None:
+        """Every group of two and of three: (rollouts, columns of the group, moment). None where there are too many."""
+        found = {}
+        for size in SIZES:
+            groups, _ = self.question.groups(size, 0)
+            if len(groups) > MOST_LOOKED_AT:
+                return found or None
+            found[size] = groups
+        return found
+
+    @cached_property
+    def looks_at_batch(self) -> bool:
+        """Whether more than a change of scale depends on the rest of the batch."""
+        from rewardspec.analysis.parts import over_batch
+
+        return any(over_batch(n) for n in walk([self.question.root]))
+
+    def values(self, node: Node, group: tuple) -> list | None:
+        """The exact values of a node of `question`'s graph in a group; None where there are none."""
+        members, columns, moment = group
+        key = node.id
+        evaluators = self.__dict__.setdefault("_evaluators", {})
+        try:
+            if (key, tuple(moment.items())) not in evaluators:
+                evaluators[key, tuple(moment.items())] = GroupEvaluator(node, list(self.question.fine), moment)
+            return evaluators[key, tuple(moment.items())](members, columns)
+        except Inexact:
+            return None
+
+    def advantages(self, group: tuple) -> list | None:
+        return self.values(self.question.root, group)
+
+    def shaped_in(self, name: str, group: tuple) -> list | None:
+        node = next(c.shaped for c in self.question.program.components if c.name == name)
+        return self.values(node, group)
+
+    def table(self, group: tuple, advantages: list) -> str:
+        """A group on a line: what each rollout is worth and gets."""
+        names = list(self.shaped)
+        columns = [self.shaped_in(name, group) for name in names]
+        rows = []
+        for i, a in enumerate(advantages):
+            parts = [
+                f"{n} {'-' if c[i] is None else format(float(c[i]), '.4g')}"
+                for n, c in zip(names, columns, strict=True)
+                if c
+            ]
+            rows.append(f"({', '.join(parts)}) gets {float(a):.3g}")
+        return "; ".join(rows)
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    match expr:
+        case Call():
+            inner = [*expr.arguments, *(value for _, value in expr.keywords)]
+        case Operation():
+            inner = list(expr.operands)
+        case If():
+            inner = [expr.condition, expr.then, expr.otherwise]
+        case _:
+            inner = []
+    for part in inner:
+        yield from _parts(part)
+
+
+def findings() -> dict[str, Finding]:
+    """All findings by code."""
+    import rewardspec.lint.gates
+    import rewardspec.lint.signal
+    import rewardspec.lint.stages
+    import rewardspec.lint.weights  # noqa: F401 (they declare themselves)
+
+    return FINDINGS
+
+
+def codes() -> list[str]:
+    return [*findings(), *PAGES]
+
+
+def page(code: str) -> str | None:
+    """What a finding, or an error that has a page, means."""
+    if code in findings():
+        return FINDINGS[code].page
+    return PAGES.get(code)
+
+
+def find(spec: Spec) -> list[Diagnostic]:
+    """Everything that the findings say of a spec, less what it allows, in the order of the text."""
+    facts = Facts(spec)
+    found = []
+    try:
+        for one in findings().values():
+            found += one.look(facts)
+    except SpecError:  # no exact values to look at
+        pass
+    found += _unknown_allowances(facts)
+    found = [d for d in found if not _is_allowed(facts, d)]
+    return sorted(found, key=lambda d: (d.span.start, d.code))
+
+
+def allowances(facts: Facts) -> Iterator[tuple[str | None, str, Span]]:
+    """(component or None for the whole spec, code, place) of everything that a spec allows."""
+    for code in facts.document.allow:
+        yield None, code, facts.root_node.get("allow").key(code).span
+    for name, component in facts.document.components.items():
+        for code in component.allow:
+            yield name, code, facts.root_node.get("components").get(name).get("allow").key(code).span
+
+
+def _unknown_allowances(facts: Facts) -> Iterator[Diagnostic]:
+    for _, code, span in allowances(facts):
+        if code not in FINDINGS:
+            help = did_you_mean(code, FINDINGS, "`rewardspec list` shows all findings")
+            yield facts.warn("unknown-finding", f"there is no finding `{shorten(code)}` to allow", span, help=help)
+
+
+def _is_allowed(facts: Facts, diagnostic: Diagnostic) -> bool:
+    for name, code, _ in allowances(facts):
+        if code != diagnostic.code:
+            continue
+        if name is None:
+            return True
+        whole = facts.root_node.get("components")
+        start, end = whole.key(name).span.start, whole.get(name).span.end
+        if start <= diagnostic.span.start <= end:
+            return True
+    return False

@@ -1,0 +1,168 @@
+"""Gates: when a component counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.lower import Lowering
+from rewardspec.ir.values import Skip
+from rewardspec.lint.finding import Facts, finding
+from rewardspec.syntax.tree import If
+
+
+def _condition(facts: Facts, name: str) -> Node | None:
+    """The gate of a component as a node of a graph of its own."""
+    from rewardspec.diagnostics import Report
+
+    declaration = facts.declared.components[name]
+    if declaration.when is None or not isinstance(declaration.value, If):
+        return None
+    lowering = Lowering(facts.declared, Report())
+    try:
+        return lowering.condition(declaration.when, lowering.user)
+    except Skip:
+        return None
+
+
+@finding("gate-always-open")
+def gate_always_open(facts: Facts) -> Iterator[Diagnostic]:
+    """A gate that is never closed.
+
+    `when:` holds for every value that the declared domains allow, so it does nothing. Most often the threshold is
+    on the wrong scale, or `>=` stands where `>` was meant.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      style: {range: [0, 1], when: correct >= 0}     # meant: correct >= 1
+    ```
+
+    Write the threshold that separates the cases, or leave `when` out.
+    """
+    for name in facts.declared.components:
+        condition = _condition(facts, name)
+        if condition is not None and condition.constant == 1:
+            yield facts.warn(
+                "gate-always-open",
+                f"the gate of `{name}` is never closed",
+                facts.component_place(name, "when"),
+                note="always true",
+                help="write the threshold that tells the cases apart, or leave `when` out",
+            )
+
+
+@finding("gate-on-moving-scale")
+def gate_on_moving_scale(facts: Facts) -> Iterator[Diagnostic]:
+    """A threshold on a value whose scale moves with training.
+
+    A gate compares a component with a number, and that component has a `scale` that depends on `step` or `progress`.
+    What passed the gate yesterday fails it tomorrow, though nothing about the rollouts has changed.
+
+    ```yaml
+    components:
+      correctness: {range: [-3, 3], scale: [-2 - progress, 2 + progress]}
+      length: {range: [0, 1], when: correctness >= 2}          # -2 to 2 at the start, -3 to 3 at the end
+    ```
+
+    Compare what was measured: `when: raw(correctness) >= 3`.
+    """
+    for name in facts.declared.components:
+        for other in sorted(facts.gate_names(name)):
+            component = facts.document.components.get(other)
+            if component is None or component.scale is None or other == name:
+                continue
+            declaration = facts.declared.components[other]
+            moving = (
+                facts.names(declaration.value) & {"step", "progress", "total_steps"} if declaration.value else set()
+            )
+            names_raw = declaration_reads_raw(facts, name, other)
+            if moving and not names_raw:
+                yield facts.warn(
+                    "gate-on-moving-scale",
+                    f"the gate of `{name}` compares `{other}`, whose scale moves with training",
+                    facts.component_place(name, "when" if facts.document.components[name].when else "stages"),
+                    labels=(Label(facts.component_place(other, "scale"), "moves"),),
+                    help=f"compare what was measured: `raw({other})`",
+                )
+
+
+def declaration_reads_raw(facts: Facts, name: str, other: str) -> bool:
+    when = facts.declared.components[name].when
+    text = when.span.text.replace(" ", "") if when is not None else ""
+    return f"raw({other})" in text and text.count(other) == text.count(f"raw({other})")
+
+
+@finding("ungated-sibling")
+def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
+    """A gate that leaves its siblings paid.
+
+    One component counts only where the outcome is right; another one, that is no outcome, counts everywhere. A gate
+    inside a sum holds back its own term and no other: where the outcome fails, the other component is still paid.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      length: {range: [0, 1], when: correct >= 1}
+      style: {range: [0, 1]}                         # paid for wrong answers as well
+    ```
+
+    Gate it too, or say that it is meant: `allow: {ungated-sibling: style counts in wrong answers as well}`.
+    It happened
+    in OpenEnv#599.
+    """
+    outcome = facts.outcome
+    if outcome is None:
+        return
+    gated = [name for name in facts.declared.components if outcome in facts.gate_names(name)]
+    if not gated:
+        return
+    for name, node in facts.shaped.items():
+        reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
+        if name == outcome or name in gated or node.domain.constant is not None or outcome in reads:
+            continue
+        yield facts.warn(
+            "ungated-sibling",
+            f"`{name}` is paid also where `{outcome}` fails, unlike `{gated[0]}`",
+            facts.component_place(name),
+            labels=(Label(facts.component_place(gated[0]), "counts only where it holds"),),
+            help=f"add `when: {outcome} >= 1`, or `allow: {{ungated-sibling: why}}`",
+        )
+
+
+@finding("length-without-success")
+def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
+    """A length reward that is paid for wrong answers.
+
+    A component looks at the length of the response and counts whether or not the answer is right. Being short (or
+    long) is easier than being right, so that is what is learnt first, and wrong short answers are what comes of it.
+    GDPO (arXiv:2601.05242), Sec. 4.2: a lower weight does not mend it; a gate does. It happened in open-r1#360,
+    prime-rl#3376 and NVlabs/GDPO#10.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      length: tokens <= 4000
+    ```
+
+    Write `length: {expr: tokens <= 4000, when: correct >= 1}`.
+    """
+    outcome = facts.outcome
+    if outcome is None:
+        return
+    for name, node in facts.shaped.items():
+        reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
+        if name == outcome or outcome in facts.gate_names(name) or outcome in reads:
+            continue
+        if node.domain.constant is None and any(_is_length(column) for column in reads):
+            yield facts.warn(
+                "length-without-success",
+                f"`{name}` is paid for its length whether or not `{outcome}` holds",
+                facts.component_place(name),
+                help=f"add `when: {outcome} >= 1`",
+            )
+
+
+def _is_length(column: str) -> bool:
+    return any(word in column.lower() for word in ("token", "length", "words", "truncated", "chars"))

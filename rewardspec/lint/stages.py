@@ -1,0 +1,135 @@
+"""Stages: rewards that count one after the other (PRS, Eq. 13-15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.ir.lower import Lowering
+from rewardspec.ir.values import Skip
+from rewardspec.lint.finding import Facts, finding
+from rewardspec.spec.declarations import read_expression
+from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
+
+
+def _stages(facts: Facts, name: str) -> list[tuple[Expr, Expr | None]]:
+    """(add, when) of each stage of a component."""
+    component = facts.document.components[name]
+    quiet = Report()
+    return [
+        (add, read_expression(stage.when, quiet))
+        for stage in component.stages or ()
+        if (add := read_expression(stage.add, quiet)) is not None
+    ]
+
+
+@finding("unreachable-stage")
+def unreachable_stage(facts: Facts) -> Iterator[Diagnostic]:
+    """A stage whose conditions, with those of all stages before it, never hold together.
+
+    ```yaml
+    components:
+      staged:
+        stages:
+          - process
+          - {add: answer, when: process >= 1}
+          - {add: bonus, when: process < 1}          # process >= 1 is asked for before
+    ```
+
+    A stage adds to those before it; what should count instead of them is a component of its own.
+    """
+    for name in facts.declared.components:
+        passed: list[Expr] = []
+        for add, when in _stages(facts, name):
+            passed += [when] if when is not None else []
+            if when is None or not passed:
+                continue
+            together = passed[0] if len(passed) == 1 else Operation(when.span, "and", tuple(passed))
+            lowering = Lowering(facts.declared, Report())
+            try:
+                value = lowering.number(If(add.span, together, Number(add.span, 1), Number(add.span, 0)), lowering.user)
+            except Skip:
+                continue
+            if value.constant == 0 or value.domain.constant == 0:
+                yield facts.warn(
+                    "unreachable-stage",
+                    f"no rollout ever reaches this stage of `{name}`",
+                    when.span,
+                    note="never true, with what is asked for before",
+                    help="a stage counts only once all stages before it are passed",
+                )
+
+
+@finding("stage-lowers-total")
+def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
+    """A stage that can take away from the total of who passes it.
+
+    What a later stage adds can be below 0, so passing the stage before it can be worth less than failing there; that is
+    what a policy learns to do. PRS puts a sigmoid around later stages for this reason (Eq. 15).
+
+    ```yaml
+    signals: {process: {values: [-1, 0, 1]}, score: {range: [-3, 3]}}
+    components:
+      staged:
+        stages:
+          - process
+          - {add: score, when: process >= 1}
+    ```
+
+    Write `squash: sigmoid`, or scale what is added to begin at 0.
+    """
+    for name in facts.declared.components:
+        squashed = facts.document.components[name].squash is not None
+        for i, (add, when) in enumerate(_stages(facts, name)):
+            if i == 0 or when is None or squashed:
+                continue
+            lowering = Lowering(facts.declared, Report())
+            try:
+                value = lowering.number(add, lowering.user)
+            except Skip:
+                continue
+            least = value.domain.lo  # of a column, or of a set that is known exactly, it is a value that there is
+            if least >= 0 or (value.domain.values is None and value.op != "column"):
+                continue
+            yield facts.warn(
+                "stage-lowers-total",
+                f"passing on to this stage of `{name}` can lower the total: it adds as little as {float(least):g}",
+                add.span,
+                help="add `squash: sigmoid` to the component, or scale this to begin at 0",
+            )
+
+
+@finding("stages-out-of-order")
+def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
+    """A later stage asks for less of the same thing than an earlier one.
+
+    Who has passed the earlier stage has passed this one: its condition does nothing, and most often two thresholds are
+    swapped.
+
+    ```yaml
+    components:
+      staged:
+        stages:
+          - score
+          - {add: bonus, when: score >= 0.8}
+          - {add: extra, when: score >= 0.5}
+    ```
+
+    Put the lower threshold first.
+    """
+    for name in facts.declared.components:
+        limits: list[tuple[str, object, Expr]] = []
+        for _, when in _stages(facts, name):
+            match when:
+                case Operation(operator=(">=" | ">"), operands=(Name(text=text), Number(value=limit))):
+                    limits.append((text, limit, when))
+        for (first, low, earlier), (second, high, later) in pairwise(limits):
+            if first == second and high <= low:
+                yield facts.warn(
+                    "stages-out-of-order",
+                    f"this stage of `{name}` asks for less of `{first}` than the one before",
+                    later.span,
+                    labels=(Label(earlier.span, "asked for already"),),
+                    help="put the lower threshold first",
+                )

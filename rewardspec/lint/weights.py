@@ -1,0 +1,351 @@
+"""Scales, weights and schedules: knobs that do nothing, or more than was meant."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import inf
+
+from rewardspec.compiler import Spec, deep_stack
+from rewardspec.diagnostics import Diagnostic, Report
+from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.lower import lower
+from rewardspec.lint.finding import Facts, finding
+from rewardspec.ops.exact import Inexact
+from rewardspec.spec.declarations import ComponentDeclaration
+from rewardspec.syntax.tree import Call, Expr, If, Number, Operation
+from rewardspec.types import Level, format_number
+
+
+@finding("zero-weight")
+def zero_weight(facts: Facts) -> Iterator[Diagnostic]:
+    """A component with weight 0.
+
+    It is measured, shaped and logged, and has no part in the advantage. Where that is meant (a metric to watch), it is
+    a signal.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      style: {range: [0, 1], weight: 0}
+    ```
+
+    Declare it under `signals:`, or leave it out.
+    """
+    for component in facts.program.components:
+        if component.weight.constant == 0:
+            yield facts.warn(
+                "zero-weight",
+                f"`{component.name}` has weight 0: nothing depends on it",
+                facts.component_place(component.name, "weight"),
+                help="declare it under `signals:`, or leave it out",
+            )
+
+
+@finding("constant-component")
+def constant_component(facts: Facts) -> Iterator[Diagnostic]:
+    """A component that is the same for all rollouts of a group.
+
+    Advantages compare the rollouts of one prompt. What is one value for all of them (a constant, a column of the group
+    or the batch) cancels, whatever its weight.
+
+    ```yaml
+    signals: {difficulty: {range: [0, 1], level: group}}
+    components:
+      correct: {values: [0, 1]}
+      bonus: difficulty                              # the same for every rollout of the prompt
+    ```
+
+    Make it a weight (`weight: difficulty`), or let it depend on the rollout.
+    """
+    for name, node in facts.shaped.items():
+        coarse = node.op == "spread" or node.domain.constant is not None or node.op == "const"
+        if coarse:
+            value = node.domain.constant
+            what = f"always {format_number(value)}" if value is not None else "the same for all rollouts of a group"
+            yield facts.warn(
+                "constant-component",
+                f"`{name}` is {what}, and advantages compare the rollouts of a group",
+                facts.component_place(name),
+                help="let it depend on the rollout, or use it as a weight",
+            )
+
+
+@finding("scale-turns-sign")
+def scale_turns_sign(facts: Facts) -> Iterator[Diagnostic]:
+    """A scale whose ends are swapped.
+
+    `scale: [lo, hi]` maps the least declared value onto `lo` and the greatest onto `hi`. With `lo` above
+    `hi` the best
+    is paid the least.
+
+    ```yaml
+    components:
+      errors: {range: [0, 10], scale: [1, 0]}        # if that is meant, a negative weight says it plainly
+      correct: {range: [0, 1], scale: [1, -1]}
+    ```
+
+    Write `scale: [-1, 1]`, or a negative `weight` for a penalty.
+    """
+    for name, component in facts.document.components.items():
+        declaration = facts.declared.components.get(name)
+        if component.scale is None or declaration is None:
+            continue
+        call = next((e for e in _calls(declaration.value) if e.function.text == "rescale"), None)
+        ends = [_number(e) for e in call.arguments[3:]] if call is not None else [None, None]
+        if None not in ends and ends[0] > ends[1]:
+            yield facts.warn(
+                "scale-turns-sign",
+                f"the scale of `{name}` falls: the most is paid for the least",
+                facts.component_place(name, "scale"),
+                help=f"did you mean `[{format_number(ends[1])}, {format_number(ends[0])}]`; or write a negative weight",
+            )
+
+
+def _calls(expr: Expr | None) -> Iterator[Call]:
+    match expr:
+        case Call():
+            yield expr
+            for a in expr.arguments:
+                yield from _calls(a)
+        case If():
+            for part in (expr.then, expr.otherwise):
+                yield from _calls(part)
+
+
+def _number(expr: Expr) -> Fraction | None:
+    match expr:
+        case Number(value=value) if isinstance(value, Fraction):
+            return value
+        case Operation(operator="neg", operands=(x,)):
+            inner = _number(x)
+            return None if inner is None else -inner
+    return None
+
+
+# Knobs without effect ----------------------------------------------------------------------------
+
+
+@finding("weight-without-effect")
+def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
+    """A weight that changes nothing.
+
+    Doubling the weight leaves every advantage as it was, or changes all of them by one factor that the step over the
+    batch takes out again: normalisation cancels it. A lone reward under GRPO is the usual case.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1], weight: 10}
+    advantage: grpo                                  # (R - mean) / std is the same for 10 R
+    ```
+
+    Leave it out, or weigh something that is not normalised afterwards (`dr_grpo`). verl#7965 and UniRL#146 are days
+    lost on it.
+    """
+    for component in facts.program.components:
+        name = component.name
+        if facts.document.components[name].weight is None or component.weight.constant == 0:
+            continue
+        old = facts.declared.components[name]
+        twice = Operation(old.weight.span, "*", (Number(old.weight.span, Fraction(2)), old.weight))
+        if _changes_nothing(facts, name, replace(old, weight=twice)):
+            yield facts.warn(
+                "weight-without-effect",
+                f"the weight of `{name}` changes no advantage",
+                facts.component_place(name, "weight"),
+                note="cancelled by the normalisation",
+                help="leave it out, or weigh something that is not normalised afterwards",
+            )
+
+
+@finding("scale-without-effect")
+def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
+    """A scale that changes nothing.
+
+    Without its `scale` every advantage is as it was: the component is normalised by itself (`decoupled`,
+    `gdpo`), and a
+    z-score does not see the scale of what it is made of.
+
+    ```yaml
+    components:
+      format: {values: [0, 1], scale: [-2 + progress, 2 - progress]}
+      correctness: {range: [-3, 3]}
+    advantage: gdpo                                  # ToolRL's smooth scale has no meaning here
+    ```
+
+    Weigh instead (`weight: 2 - progress`), or sum before normalising (`grpo`).
+    """
+    for name, component in facts.document.components.items():
+        declaration = facts.declared.components.get(name)
+        if component.scale is None or declaration is None or declaration.value is None:
+            continue
+        plain = _unscaled(declaration.value)
+        if plain is not None and _changes_nothing(facts, name, replace(declaration, value=plain)):
+            yield facts.warn(
+                "scale-without-effect",
+                f"the scale of `{name}` changes no advantage",
+                facts.component_place(name, "scale"),
+                note="cancelled by the normalisation",
+                help="use a `weight`, or sum before normalising (`grpo`)",
+            )
+
+
+def _unscaled(expr: Expr) -> Expr | None:
+    match expr:
+        case Call() if expr.function.text == "rescale":
+            return expr.arguments[0]
+        case If():
+            then = _unscaled(expr.then)
+            return None if then is None else If(expr.span, expr.condition, then, expr.otherwise)
+    return None
+
+
+def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> bool:
+    """Whether another declaration of a component gives the same advantages in all small groups.
+
+    Or the same but for one factor, where the step over the batch takes factors out.
+    """
+    if facts.groups is None or facts.looks_at_batch or 3 not in facts.groups:
+        return False
+    other = _variant(facts.spec, name, changed)
+    if other is None:
+        return False
+    theirs = Facts(other)
+    if theirs.looks_at_batch:
+        return False
+    factor: object = Fraction(1) if facts.question.step == "none" else None
+    moved = False
+    for group in [*(group for groups in facts.groups.values() for group in groups), *_scattered(facts)]:
+        a, b = facts.advantages(group), _transferred(facts, theirs, group)
+        if a is None or b is None:
+            return False
+        for x, y in zip(a, b, strict=True):
+            if x == 0 or y == 0:
+                if x != y:
+                    return False
+                continue
+            moved = True
+            try:
+                factor = y / x if factor is None else factor
+                if y != factor * x or not factor > 0:
+                    return False
+            except Inexact:
+                return False
+    return moved
+
+
+def _scattered(facts: Facts) -> list[tuple]:
+    """Groups of four with values from all over their domains: what holds of them by chance holds."""
+    draw = random.Random(0)
+
+    def value(node: Node, points: list):
+        if node.domain.values is not None:
+            return draw.choice(points)
+        lo = node.domain.lo if node.domain.lo > -inf else Fraction(-100)
+        hi = (
+            node.domain.hi
+            if node.domain.hi < inf
+            else max(Fraction(lo), *(p for p in points if p is not None)) * 2 + 100
+        )
+        return lo + (hi - lo) * Fraction(draw.randint(0, 997), 997)
+
+    fine, question = facts.question.fine, facts.question
+    return [
+        (
+            tuple(tuple(value(node, points) for node, points in fine.items()) for _ in range(4)),
+            {name: draw.choice(points) for name, points in question.coarse.items()},
+            draw.choice(question.moments),
+        )
+        for _ in range(25)
+    ]
+
+
+def _variant(spec: Spec, name: str, changed: ComponentDeclaration) -> Spec | None:
+    declared = replace(spec.declarations, components={**spec.declarations.components, name: changed})
+    with deep_stack():
+        program = lower(declared, Report())
+    return None if program is None else Spec(spec.source, declared, program, spec.diagnostics)
+
+
+def _transferred(facts: Facts, theirs: Facts, group: tuple) -> list | None:
+    """The advantages that another spec, which reads the same columns, gives a group."""
+    members, columns, moment = group
+    names = [n.attributes[0] for n in facts.question.fine]
+    own = [n.attributes[0] for n in theirs.question.fine]
+    if not set(own) <= set(names):
+        return None
+    rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
+    return theirs.advantages((rows, columns, moment))
+
+
+# Schedules ---------------------------------------------------------------------------------------
+
+
+@finding("abrupt-schedule")
+def abrupt_schedule(facts: Facts) -> Iterator[Diagnostic]:
+    """A scale or weight that jumps at one step.
+
+    From one step to the next the reward is another one, and advantages that were learnt from are worth something else.
+    ToolRL (arXiv:2504.13958), Sec. 5.2, compares such a switch with a smooth one: the switch loses, the ramp wins.
+
+    ```yaml
+    components:
+      format: {values: [0, 1], weight: 1 if step < 30 else 0.5}
+    ```
+
+    Write a ramp: `weight: 1 - 0.5 * ramp(step, start=20, end=60)`.
+    """
+    for component in facts.program.components:
+        declaration = facts.declared.components[component.name]
+        for key, expr, nodes in (
+            ("weight", declaration.weight, [component.weight]),
+            ("scale", declaration.value, [component.shaped]),
+        ):
+            if expr is None or getattr(facts.document.components[component.name], key) is None:
+                continue
+            jumps = [n for n in walk(nodes) if _is_switch(n)]
+            if jumps:
+                yield facts.warn(
+                    "abrupt-schedule",
+                    f"the {key} of `{component.name}` jumps at one step",
+                    facts.component_place(component.name, key),
+                    help="a ramp is gentler: `ramp(step, start=20, end=60)` goes from 0 to 1",
+                )
+
+
+def _is_switch(node: Node) -> bool:
+    """A choice between two values by a comparison of the step with a constant."""
+    if node.op != "if" or node.level is not Level.BATCH:
+        return False
+    given = {n.attributes[0] for n in walk([node.args[0]]) if n.op == "given"}
+    return bool(given & {"step", "progress"})
+
+
+@finding("schedule-never-moves")
+def schedule_never_moves(facts: Facts) -> Iterator[Diagnostic]:
+    """A schedule that is the same from the first step to the last.
+
+    A scale or weight is written with `step` or `progress`, and has one value all the same: the ramp starts after the
+    end of training, or its ends are equal.
+
+    ```yaml
+    components:
+      format: {values: [0, 1], weight: 1 - ramp(progress, start=1, end=2)}       # progress ends at 1
+    ```
+
+    `rewardspec explain SPEC --at 0,50%,100% --total-steps N` shows what it is when.
+    """
+    for component in facts.program.components:
+        declaration = facts.declared.components[component.name]
+        if facts.document.components[component.name].weight is None or declaration.weight is None:
+            continue
+        moves = facts.names(declaration.weight) & {"step", "progress"}
+        if moves and component.weight.constant is not None:
+            yield facts.warn(
+                "schedule-never-moves",
+                f"the weight of `{component.name}` is {format_number(component.weight.constant)} at every step",
+                facts.component_place(component.name, "weight"),
+                help="`progress` goes from 0 to 1",
+            )

@@ -1,0 +1,230 @@
+"""Findings: cases in words, claims against brute force, and what people and programs see of them."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference as ref
+
+import rewardspec
+from rewardspec.compiler import check
+from rewardspec.lint.finding import codes, find, findings, page
+from rewardspec.source import Source
+from test_cases import CASE
+
+FOLDER = Path(__file__).parent / "cases/findings"
+SPECS = Path(__file__).parents[1] / "specs"
+
+
+def said(text):
+    spec, report = check(Source("spec.yaml", text))
+    found = [*report.sorted(), *([] if spec is None else find(spec))]
+    return "\n\n".join(d.render() for d in found) or "nothing to say"
+
+
+def cases():
+    for path in sorted(FOLDER.glob("*.md")):
+        for match in CASE.finditer(path.read_text(encoding="utf-8")):
+            yield pytest.param(path, match["spec"], match["said"], id=f"{path.stem}: {match['name']}")
+
+
+if os.environ.get("REGENERATE"):
+    for path in FOLDER.glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(CASE.sub(lambda m: m[0][: m.start("said") - m.start()] + said(m["spec"]) + "\n```\n", text))
+
+
+@pytest.mark.parametrize(("path", "spec", "expected"), list(cases()))
+def test_case(path, spec, expected):
+    assert said(spec) == expected.rstrip("\n")
+
+
+def test_every_finding_has_cases_that_draw_it_and_cases_that_do_not():
+    for code in findings():
+        text = (FOLDER / f"{code}.md").read_text(encoding="utf-8")
+        drawn = [f"[{code}]" in match["said"] for match in CASE.finditer(text)]
+        assert any(drawn), code
+        assert not all(drawn), code
+
+
+@pytest.mark.parametrize("code", codes())
+def test_every_finding_has_a_page(code):
+    text = page(code)
+    assert len(text.split("\n\n")) >= 3
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+# Claims against brute force
+
+SCHEMES = ["grpo", "dr_grpo", "rloo", "decoupled", "gdpo", "batch_grpo"]
+
+
+def random_spec(draw):
+    """A spec text of one to three components with weights, scales and gates, and what the reference needs of it."""
+    n = draw.randint(1, 3)
+    lines, parts = [], []
+    for i in range(n):
+        values = draw.choice([[0, 1], [0, 1], [0, 0.5, 1], [-1, 0, 1], [0, 0.25, 2]])
+        weight = draw.choice([None, 1, 2, 0.5, -1])
+        scale = draw.choice([None, None, (-1, 1), (2, 0), (0, 10)])
+        gate = i > 0 and draw.random() < 0.4
+        name = draw.choice(["correct", "outcome"]) if i == 0 else f"c{i}"
+        first = name if i == 0 else first  # noqa: F821
+        line = f"  {name}: {{values: {values}"
+        line += f", scale: [{scale[0]}, {scale[1]}]" if scale else ""
+        line += f", weight: {weight}" if weight is not None else ""
+        line += f", when: {first} >= 1, otherwise: 0" if gate else ""
+        lines.append(line + "}\n")
+        parts.append((name, values, scale, 1.0 if weight is None else float(weight), gate))
+    scheme = draw.choice(SCHEMES)
+    return "rewardspec: 1\ncomponents:\n" + "".join(lines) + f"advantage: {scheme}\n", parts, scheme
+
+
+def rewards_of(parts, columns, drop_scale=None):
+    """Shaped rewards by hand."""
+    found = {}
+    for name, values, scale, _, gate in parts:
+        x = columns[name]
+        if scale and name != drop_scale:
+            x = scale[0] + (x - values[0]) * (scale[1] - scale[0]) / (values[-1] - values[0])
+        if gate:
+            x = np.where(found[parts[0][0]] >= 1, x, 0.0)
+        found[name] = x
+    return found
+
+
+def advantages_of(parts, scheme, columns, groups, double=None, drop_scale=None):
+    rewards = rewards_of(parts, columns, drop_scale)
+    weights = {name: weight * (2 if name == double else 1) for name, _, _, weight, _ in parts}
+    return ref.SCHEMES[scheme](rewards, weights, groups, eps=0.0)
+
+
+MANY = int(os.environ.get("FUZZ", "1")) * 250
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_false_claim(seed):
+    """`FUZZ=10 pytest tests/test_findings.py` looks at 10,000 specs."""
+    draw = random.Random(seed)
+    for _ in range(MANY):
+        text, parts, scheme = random_spec(draw)
+        spec = rewardspec.loads(text)
+        found = find(spec)
+        rng = np.random.default_rng(draw.randrange(2**32))
+        groups = np.repeat(np.arange(60), rng.integers(2, 6, 60))
+        columns = {name: rng.choice(np.array(values, dtype=float), len(groups)) for name, values, *_ in parts}
+        plain = advantages_of(parts, scheme, columns, groups)
+        for diagnostic in found:
+            name = next((n for n, *_ in parts if f"`{n}`" in diagnostic.message), None)
+            if diagnostic.code == "weight-without-effect":
+                other = advantages_of(parts, scheme, columns, groups, double=name)
+                np.testing.assert_allclose(other, plain, atol=1e-6, err_msg=text)
+            elif diagnostic.code == "scale-without-effect":
+                other = advantages_of(parts, scheme, columns, groups, drop_scale=name)
+                np.testing.assert_allclose(other, plain, atol=1e-6, err_msg=text)
+            elif diagnostic.code == "gate-always-open":
+                raise AssertionError(text)  # none of these gates is
+            elif diagnostic.code in ("wrong-above-right", "phantom-gradient"):
+                assert exists(parts, scheme, diagnostic.code), text
+            elif diagnostic.code == "sum-merges-groups":
+                assert scheme in ("grpo", "dr_grpo", "rloo", "batch_grpo"), text
+
+
+def exists(parts, scheme, code):
+    """Whether some group of two or three rollouts is as a finding says."""
+    rollouts = list(product(*(values for _, values, *_ in parts)))
+    for size in (2, 3):
+        for members in product(rollouts, repeat=size):
+            columns = {name: np.array([m[i] for m in members], dtype=float) for i, (name, *_) in enumerate(parts)}
+            rewards = rewards_of(parts, columns)
+            weights = {name: weight for name, _, _, weight, _ in parts}
+            a = ref.WITHOUT_BATCH_STEP[scheme](rewards, weights, ["p"] * size, eps=0.0)
+            right = rewards[parts[0][0]] == 1
+            if code == "phantom-gradient" and not right.any() and np.ptp(a) > 1e-9:
+                return True
+            if (
+                code == "wrong-above-right"
+                and right.any()
+                and not right.all()
+                and a[right].min() < a[~right].max() - 1e-9
+            ):
+                return True
+    return False
+
+
+# Published specs
+
+DESERVED = {  # each of these is what the paper says of the set-up, too
+    "gdpo/math": {"length-without-success", "phantom-gradient"},
+    "gdpo/math_decoupled": {"length-without-success", "phantom-gradient"},
+    "gdpo/math_dr_grpo": {"length-without-success", "phantom-gradient"},
+    "gdpo/math_grpo": {"length-without-success", "phantom-gradient", "sum-merges-groups"},
+    "gdpo/math_conditioned_grpo": {"sum-merges-groups"},
+    "toolrl/two_stage": {"abrupt-schedule"},
+}
+
+
+def test_findings_of_published_specs_are_deserved():
+    found = {}
+    for path in sorted(SPECS.glob("*/*.yaml")):
+        if path.parent.name != "dialects" and (said := find(rewardspec.load(path))):
+            found[path.relative_to(SPECS).with_suffix("").as_posix()] = {d.code for d in said}
+    assert found == DESERVED
+
+
+# What people and programs see
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("rewardspec: 1\ncomponents: {solved: {values: [0, 1], weight: 3}}\nadvantage: grpo\n")
+    return path
+
+
+def test_warnings_do_not_fail_a_check_unless_asked_to(spec):
+    done = run("check", spec)
+    assert done.returncode == 0
+    assert "warning[weight-without-effect]" in done.stdout
+    assert "1 warning" in done.stdout
+    for arguments in (["--strict"], ["--error", "weight-without-effect"]):
+        done = run("check", spec, *arguments)
+        assert done.returncode == 1
+        assert "error[weight-without-effect]" in done.stdout
+    assert run("check", spec, "--error", "zero-weight").returncode == 0
+    done = run("check", spec, "--error", "zero-wait")
+    assert done.returncode == 2
+    assert "no finding 'zero-wait'" in done.stderr
+
+
+def test_formats_for_other_programs(spec):
+    (found,) = json.loads(run("check", spec, "--format", "json").stdout)
+    assert (found["code"], found["severity"], found["line"]) == ("weight-without-effect", "warning", 2)
+    sarif = json.loads(run("check", spec, "--format", "sarif").stdout)
+    (result,) = sarif["runs"][0]["results"]
+    assert result["ruleId"] == "weight-without-effect"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
+    github = run("check", spec, "--format", "github").stdout
+    assert github.startswith(f"::warning file={spec},line=2,col=")
+    assert "title=weight-without-effect::" in github
+
+
+def test_explain_of_a_code():
+    done = run("explain", "gate-never-opens")
+    assert done.returncode == 0
+    assert "A gate that never opens." in done.stdout
+    assert "A z-score of a z-score" in run("explain", "normalised-twice").stdout
+    assert run("explain", "no-such-code").returncode == 2
+    assert "phantom-gradient" in run("list").stdout
