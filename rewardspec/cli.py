@@ -495,6 +495,108 @@ def _under(spec: Spec, schemes: list[str]) -> list[tuple[str, Spec]]:
 
 
 @app.command()
+def schema() -> None:
+    """Print the JSON Schema of specs, for editors: `# yaml-language-server: $schema=spec.schema.json`."""
+    from rewardspec.analysis.editor import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def fmt(
+    files: Files,
+    is_check: Annotated[bool, typer.Option("--check", help="Change nothing; status 1 if a file would change.")] = False,
+) -> None:
+    """Lay specs out canonically: indentation, space, needless parentheses. Comments stay."""
+    from rewardspec.syntax.layout import laid_out
+
+    changed, broken = [], False
+    for path in _expand(files):
+        try:
+            source, report = read_file(path)
+            text = None if source is None else laid_out(source, report)
+            for diagnostic in report.sorted():
+                typer.echo(diagnostic.render() + "\n", err=True)
+            broken = broken or text is None
+            if text is None or source is None or text == source.text:
+                continue
+            changed.append(path)
+            if not is_check:
+                path.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            _misuse(f"cannot lay out {path}: {error.strerror or error}")
+    for path in changed:
+        typer.echo(f"would lay out {path}" if is_check else f"laid out {path}")
+    raise typer.Exit(1 if broken or (changed and is_check) else 0)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the new spec; the file is NAME.yaml.", show_default=False)],
+    like: Annotated[
+        str, typer.Option(help="A published spec to begin with, such as papo or gdpo/math.")
+    ] = "gdpo/math_conditioned",
+) -> None:
+    """Begin a spec from a published one."""
+    from rewardspec.analysis.editor import is_name, spec_like
+
+    if not is_name(name):
+        _misuse(f"{name!r} cannot be a name: letters, digits, `-`, `_` and `.`")
+    path = Path(f"{name}.yaml")
+    try:
+        text = spec_like(name, like)
+        with open(path, "x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        _misuse(f"{path} exists")
+    except ValueError as error:
+        _misuse(str(error))
+    except OSError as error:
+        _misuse(f"cannot write {path}: {error.strerror or error}")
+    typer.echo(f"wrote {path}")
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(help="A spec file.", show_default=False)],
+    after: Annotated[Path, typer.Argument(help="Another one.", show_default=False)],
+    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes to compare.")] = "2,3",
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+) -> None:
+    """How two specs differ in meaning: what they say, and the advantages of small groups. Exit status 1 if they do."""
+    from rewardspec.analysis.difference import difference
+
+    if format not in ("table", "json"):
+        _misuse(f"--format is table or json, not {format!r}")
+    found = difference(_load(before, []), _load(after, []), _sizes(group_sizes))
+    if format == "json":
+        typer.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        _show_difference(found)
+    raise typer.Exit(0 if found.is_none else 1)
+
+
+def _show_difference(found) -> None:
+    out = _console()
+    if found.is_none:
+        typer.echo("the same in all that was compared")
+        return
+    if found.changes:
+        rows = [(c.what, c.before or "-", c.after or "-") for c in found.changes]
+        _table(out, "What they say", ("", "before", "after"), rows)
+    heads = ("group size", "groups", "advantages change", "a sign flips", "signal lost", "signal found")
+    rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
+    _table(out, "Advantages, less the step over the batch", heads, rows)
+    example = next((s.example for s in found.sizes if s.example), None)
+    if example:
+        names = list(example[0][0])
+        rows = [(*(_cell(r[n]) for n in names), f"{a:.6g}", f"{b:.6g}") for r, a, b in example]
+        _table(out, "The first group that changes", (*names, "before", "after"), rows)
+    if not found.exact:
+        typer.echo("not every group was compared: some were drawn, some domains are intervals, some values not exact")
+
+
+@app.command()
 def verify(
     files: Files,
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2..8",

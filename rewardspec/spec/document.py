@@ -76,13 +76,19 @@ Reasons = Annotated[dict[str, Text], BeforeValidator(_mapped)]
 class Measured(_Part):
     """A signal: measured for every rollout (or group, or batch), not rewarded as such."""
 
-    about: Text | None = None
+    about: Text | None = Field(None, description="what it is")
     values: Literals | None = Field(None, description="every value it can have: numbers, or names")
     range: Pair | None = Field(None, description="lowest and highest value; `.inf` for no bound")
-    level: Annotated[Literal["rollout", "group", "batch"], _choice("rollout", "group", "batch")] = "rollout"
-    missing: Annotated[Literal["error", "ignore", "zero"], _choice("error", "ignore", "zero")] = "error"
-    outside: Annotated[Literal["error", "clip"], _choice("error", "clip")] = "error"
-    use: Text | None = None
+    level: Annotated[Literal["rollout", "group", "batch"], _choice("rollout", "group", "batch")] = Field(
+        "rollout", description="what there is one value for"
+    )
+    missing: Annotated[Literal["error", "ignore", "zero"], _choice("error", "ignore", "zero")] = Field(
+        "error", description="what a value that was not measured is: an error, left out, or 0"
+    )
+    outside: Annotated[Literal["error", "clip"], _choice("error", "clip")] = Field(
+        "error", description="what a value outside its domain is: an error, or the nearest one inside"
+    )
+    use: Text | None = Field(None, description="a reward function by name")
 
     @model_validator(mode="before")
     @classmethod
@@ -93,8 +99,8 @@ class Measured(_Part):
 class Stage(_Part):
     """One stage of a staged component: `add` counts once `when` and all before it hold."""
 
-    add: Expression
-    when: Expression | None = None
+    add: Expression = Field(description="what is added")
+    when: Expression | None = Field(None, description="condition, beside those of all stages before")
 
     @model_validator(mode="before")
     @classmethod
@@ -107,11 +113,13 @@ class Component(Measured):
 
     expr: Expression | None = Field(None, description="the value, where it is derived")
     stages: list[Stage] | None = Field(None, description="a list of stages, each with `add` and `when`")
-    squash: Annotated[Literal["sigmoid"], _choice("sigmoid")] | None = None
+    squash: Annotated[Literal["sigmoid"], _choice("sigmoid")] | None = Field(
+        None, description="what every stage after the first is passed through"
+    )
     scale: Pair | None = Field(None, description="new lowest and highest value, affinely")
     when: Expression | None = Field(None, description="the value counts only where this holds")
     otherwise: Expression | None = Field(None, description="the value elsewhere, or `ignore`")
-    weight: Expression | None = None
+    weight: Expression | None = Field(None, description="a number or expression; below 0 it is a penalty")
     allow: Reasons = Field({}, description="findings that are meant: code and reason")
 
     @model_validator(mode="before")
@@ -125,8 +133,8 @@ class Component(Measured):
 class Numerics(_Part):
     """`eps` is added to every standard deviation; the divisor is the count less `ddof`."""
 
-    eps: Text | None = None
-    ddof: Text | None = None
+    eps: Text | None = Field(None, description="added to every standard deviation; 1e-6")
+    ddof: Text | None = Field(None, description="0 or 1; 1")
 
 
 class Condition(_Part):
@@ -152,19 +160,19 @@ Components = Annotated[dict[str, Component], BeforeValidator(_mapped)]
 class Document(_Part):
     """A reward spec."""
 
-    rewardspec: Text
-    name: Text | None = None
-    about: Text | None = None
-    source: Text | None = None
-    signals: Signals = {}
-    components: Components = {}
-    define: Expressions = {}
-    numerics: Numerics = Numerics()
-    keep: Expression | None = None
-    refill: Expression | None = None
-    advantage: Expression | None = None
-    guarantees: Expressions = {}
-    condition: Condition | None = None
+    rewardspec: Text = Field(description="the version of the language: 1")
+    name: Text | None = Field(None, description="what the spec is called")
+    about: Text | None = Field(None, description="what it is for")
+    source: Text | None = Field(None, description="where it is from: paper, section, equation")
+    signals: Signals = Field({}, description="what is measured for every rollout, not rewarded as such")
+    components: Components = Field({}, description="what is rewarded")
+    define: Expressions = Field({}, description="names, constants and functions: `half(x): 0.5 * x`")
+    numerics: Numerics = Field(Numerics(), description="`eps` (1e-6) and `ddof` (1)")
+    keep: Expression | None = Field(None, description="condition under which a group stays in the batch")
+    refill: Expression | None = Field(None, description="score by which kept groups are drawn for the places of others")
+    advantage: Expression | None = Field(None, description="a scheme such as `gdpo`, or any expression")
+    guarantees: Expressions = Field({}, description="name: condition that must hold in every group")
+    condition: Condition | None = Field(None, description="reward tokens in the prompt")
     allow: Reasons = Field({}, description="findings that are meant: code and reason")
 
 

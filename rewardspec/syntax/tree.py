@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -73,25 +74,28 @@ _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg
 _PRECEDENCE |= {op: 4 for op in ("<", "<=", ">", ">=", "==", "!=")}
 
 
-def format_expr(expr: Expr) -> str:
-    """The expression as text with only the parentheses it needs; parsing it gives the same tree."""
+def format_expr(expr: Expr, number: Callable[[Number], str] = lambda n: format_number(n.value)) -> str:
+    """The expression as text with only the parentheses it needs; parsing it gives the same tree.
+
+    number: how a number is written.
+    """
 
     def within(part: Expr, least: int) -> str:
-        text = format_expr(part)
+        text = format_expr(part, number)
         return f"({text})" if precedence(part) < least else text
 
     match expr:
         case Number():
-            return format_number(expr.value)
+            return number(expr)
         case Name():
             return expr.text
         case Call():
-            parts = [format_expr(a) for a in expr.arguments]
-            parts += [f"{name.text}={format_expr(value)}" for name, value in expr.keywords]
+            parts = [format_expr(a, number) for a in expr.arguments]
+            parts += [f"{name.text}={format_expr(value, number)}" for name, value in expr.keywords]
             return f"{expr.function.text}({', '.join(parts)})"
         case If():
             condition, then = within(expr.condition, 1), within(expr.then, 1)
-            return f"{then} if {condition} else {format_expr(expr.otherwise)}"
+            return f"{then} if {condition} else {format_expr(expr.otherwise, number)}"
         case Operation(operator="neg", operands=(x,)):
             return f"-{within(x, 7)}"
         case Operation(operator="not", operands=(x,)):

@@ -1,0 +1,161 @@
+"""How two specs differ in meaning: what they say, and what becomes of small groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+
+from rewardspec.analysis.verify import Question
+from rewardspec.compiler import Spec
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ops.exact import Inexact
+from rewardspec.syntax.tree import format_expr
+
+MOST_GROUPS = 2000  # of one size
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that the specs say differently; None where one says nothing."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+
+@dataclass
+class Sized:
+    """Groups of one size: how many there are, and in how many the advantage changes.
+
+    signs: some rollout's advantage changes its sign. died, revived: the spread of the advantage is lost, or
+    found. example: the first group that changes, as rows (columns, before, after).
+    """
+
+    size: int
+    groups: int = 0
+    changed: int = 0
+    signs: int = 0
+    died: int = 0
+    revived: int = 0
+    example: list[tuple[dict, float, float]] = field(default_factory=list)
+
+
+@dataclass
+class Difference:
+    changes: list[Change]
+    sizes: list[Sized]
+    exact: bool  # whether all groups of these sizes were looked at, in exact arithmetic
+
+    @property
+    def is_none(self) -> bool:
+        return not self.changes and not any(s.changed for s in self.sizes)
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Difference:
+    """How `after` differs from `before`. Advantages are compared less the step over the batch, with eps 0."""
+    found, exact = [], True
+    questions = Question.of(before), Question.of(after)
+    columns: dict[str, list] = {}
+    for question in questions:
+        for node, points in question.fine.items():
+            known = columns.setdefault(node.attributes[0], [])
+            known += [p for p in points if p not in known]
+        exact = exact and question.complete
+    for size in sizes:
+        sized = Sized(size)
+        groups, is_all = _groups(columns, questions, size)
+        exact = exact and is_all
+        for members, coarse in groups:
+            a, b = (_advantages(q, columns, members, coarse) for q in questions)
+            if a is None or b is None:
+                exact = False
+                continue
+            sized.groups += 1
+            if a == b:
+                continue
+            sized.changed += 1
+            sized.signs += any(_sign(x) * _sign(y) < 0 for x, y in zip(a, b, strict=True))
+            sized.died += len(set(a)) > 1 and len(set(b)) == 1
+            sized.revived += len(set(a)) == 1 and len(set(b)) > 1
+            if not sized.example:
+                sized.example = [
+                    (
+                        {n: None if v is None else float(v) for n, v in zip(columns, m, strict=True)}
+                        | coarse_shown(coarse),
+                        float(x),
+                        float(y),
+                    )
+                    for m, x, y in zip(members, a, b, strict=True)
+                ]
+        found.append(sized)
+    return Difference(_changes(before, after), found, exact)
+
+
+def coarse_shown(coarse: dict) -> dict:
+    return {name: None if value is None else float(value) for name, value in coarse.items()}
+
+
+def _groups(columns: dict[str, list], questions: tuple[Question, Question], size: int):
+    """Groups of every value of every column that either spec reads, or as many as are looked at; and whether all."""
+    import random
+    from itertools import combinations_with_replacement, product
+    from math import comb, prod
+
+    coarse: dict[str, list] = {}
+    for question in questions:
+        for name, points in question.coarse.items():
+            coarse[name] = list(dict.fromkeys([*coarse.get(name, []), *points]))
+    kinds = [dict(zip(coarse, values, strict=True)) for values in product(*coarse.values())]
+    states = prod(map(len, columns.values()))
+    if comb(states + size - 1, size) * len(kinds) <= MOST_GROUPS:
+        rows = list(product(*columns.values()))
+        return [(m, kind) for kind in kinds for m in combinations_with_replacement(rows, size)], True
+    draw = random.Random(0)
+    one = lambda: tuple(draw.choice(points) for points in columns.values())  # noqa: E731
+    return [(tuple(one() for _ in range(size)), draw.choice(kinds)) for _ in range(MOST_GROUPS)], False
+
+
+def _advantages(question: Question, columns: dict[str, list], members: tuple, coarse: dict) -> list | None:
+    names = list(columns)
+    nodes = list(question.fine)
+    rows = [tuple(m[names.index(n.attributes[0])] for n in nodes) for m in members]
+    outside = any(v is not None and v not in n.domain for row in rows for n, v in zip(nodes, row, strict=True))
+    if outside or any(coarse[name] not in points for name, points in question.coarse.items()):
+        return None
+    try:
+        return GroupEvaluator(question.root, nodes, question.moments[0])(rows, coarse)
+    except Inexact:
+        return None
+
+
+def _sign(x) -> int:
+    return (x > 0) - (x < 0) if isinstance(x, Fraction | float) else (1 if x > Fraction(0) else -1)
+
+
+def _changes(before: Spec, after: Spec) -> list[Change]:
+    a, b = _said(before), _said(after)
+    return [Change(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+
+
+def _said(spec: Spec) -> dict[str, str]:
+    """What a spec says, by place: columns with their domains, expressions as the language writes them."""
+    declared = spec.declarations
+    found = {f"column {c.name}": f"{c.level} {c.domain}, missing: {c.missing}" for c in declared.columns.values()}
+    for name, component in declared.components.items():
+        found[f"component {name}"] = format_expr(component.value)
+        found[f"weight of {name}"] = format_expr(component.weight)
+    found |= {d.signature.span.text: format_expr(d.body) for d in declared.values.values() if d.body is not None}
+    found |= {d.signature.span.text: format_expr(d.body) for d in declared.functions.values() if d.body is not None}
+    for key in ("keep", "refill", "advantage"):
+        expr = getattr(declared, key)
+        if expr is not None:
+            found[key] = format_expr(expr)
+    found |= {"eps": str(float(declared.eps)), "ddof": str(declared.ddof)}
+    found |= {f"guarantee {name}": format_expr(expr) for name, expr in declared.guarantees.items()}
+    if declared.condition is not None:
+        found["condition"] = f"{declared.condition.tokens} {declared.condition.prior} {declared.condition.template}"
+    return found

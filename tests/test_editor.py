@@ -1,0 +1,253 @@
+"""Layout, schema, new specs and differences: what editors and habits need."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rewardspec
+from rewardspec.analysis.difference import difference
+from rewardspec.analysis.editor import is_name, json_schema, spec_like
+from rewardspec.diagnostics import Report
+from rewardspec.source import Source
+from rewardspec.syntax.layout import laid_out
+from rewardspec.syntax.yaml import Mapping, Scalar, read_yaml
+
+SPECS = Path(__file__).parents[1] / "specs"
+FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "dialects")
+
+
+def layout(text):
+    report = Report()
+    found = laid_out(Source("spec.yaml", text), report)
+    assert not report.diagnostics
+    return found
+
+
+MESSY = """
+
+rewardspec: 1
+name:   messy
+# about signals
+signals:
+    tokens: { range: [0,.inf] }   # how long
+
+
+    # comment on task
+    task: {values: [ math,code ]}
+components:
+        correct:   {values: [0,1]}
+        length:
+             # inside
+             expr: tokens<=4000
+             when: (correct>=1) and ((task==math))
+             weight: 0.50
+        staged:
+          stages:
+          - correct
+          - {add: 1e-4*correct,when: correct>=1}
+          -   add: >
+                tokens *
+                2
+              when: tokens>3
+define: {"half(x)": "0.5*x"}
+advantage:   zscore( (total) )+0
+"""
+TIDY = """rewardspec: 1
+name: messy
+# about signals
+signals:
+  tokens: {range: [0, .inf]}   # how long
+
+  # comment on task
+  task: {values: [math, code]}
+components:
+  correct: {values: [0, 1]}
+  length:
+    # inside
+    expr: tokens <= 4000
+    when: correct >= 1 and task == math
+    weight: 0.50
+  staged:
+    stages:
+      - correct
+      - {add: 1e-4 * correct, when: correct >= 1}
+      - add: >
+            tokens *
+            2
+        when: tokens > 3
+define: {"half(x)": "0.5*x"}
+advantage: zscore(total) + 0
+"""
+
+
+def test_layout_of_a_messy_spec():
+    assert layout(MESSY) == TIDY
+    assert rewardspec.loads(MESSY).fingerprint == rewardspec.loads(TIDY).fingerprint
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).as_posix())
+def test_published_specs_are_laid_out(path):
+    text = path.read_text()
+    assert layout(text) == text
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).as_posix())
+def test_layout_is_idempotent_and_keeps_meaning_and_comments(path):
+    draw = random.Random(path.name)
+    for _ in range(5):
+        step = draw.choice([1, 3, 4, 8])
+        lines = []
+        for line in path.read_text().splitlines():
+            own = len(line) - len(line.lstrip())
+            lines.append(" " * (own // 2 * step) + line.lstrip() + " " * draw.choice([0, 0, 3]))
+            lines += [""] * draw.choice([0, 0, 0, 2]) if not line.startswith(" ") else []
+        space = draw.choice([": {", ":   {", ": { "])
+        messy = "\n".join(line if "template" in line else line.replace(": {", space) for line in lines)
+        tidy = layout(messy)
+        assert layout(tidy) == tidy
+        assert rewardspec.loads(tidy).fingerprint == rewardspec.loads(path.read_text()).fingerprint
+        comments = [line.split("#", 1)[1] for line in path.read_text().splitlines() if "#" in line]
+        assert [line.split("#", 1)[1] for line in tidy.splitlines() if "#" in line] == comments
+
+
+def test_layout_of_what_does_not_read():
+    report = Report()
+    assert laid_out(Source("spec.yaml", "a: b: c\n"), report) is None
+    assert report.diagnostics
+
+
+# Schema
+
+
+def plain(node):
+    """A document as an editor's YAML reader would have it, but for numbers, which stay text."""
+    if isinstance(node, Scalar):
+        return node.text
+    if isinstance(node, Mapping):
+        return {key.text: plain(value) for key, value in node.items}
+    return [plain(item) for item in node.items]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).as_posix())
+def test_published_specs_satisfy_the_schema(path):
+    import jsonschema
+
+    jsonschema.validate(plain(read_yaml(Source("", path.read_text()), Report())), json_schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rewardspec: 1\ncomponent: {a: {values: [0, 1]}}\n",
+        "rewardspec: 1\ncomponents: {a: {valuess: [0, 1]}}\n",
+        "rewardspec: 1\ncomponents: {a: {values: [0, 1], missing: maybe}}\n",
+        "rewardspec: 1\ncomponents: {a: {stages: [{when: b}]}}\n",
+        "components: {a: {values: [0, 1]}}\n",
+    ],
+)
+def test_schema_refuses_what_the_checker_refuses(text):
+    import jsonschema
+
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(plain(read_yaml(Source("", text), Report())), json_schema())
+
+
+def test_every_key_of_the_schema_is_described():
+    schema = json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    for part in parts:
+        for choice in part.get("anyOf", [part]):
+            for name, key in choice.get("properties", {}).items():
+                assert key.get("description") or "$ref" in key, name
+
+
+# New specs
+
+
+@pytest.mark.parametrize("like", ["papo", "papo/papo", "papo/papo.yaml", "rc-grpo", "two_stage"])
+def test_new_spec_like_a_published_one(like):
+    spec = rewardspec.loads(spec_like("mine", like))
+    assert spec.name == "mine"
+
+
+@pytest.mark.parametrize(("like", "message"), [("nothing", "no spec is called 'nothing': gdpo/code,")])
+def test_new_spec_like_none(like, message):
+    with pytest.raises(ValueError, match=message):
+        spec_like("mine", like)
+
+
+def test_names_that_are_files():
+    assert [is_name(n) for n in ("a", "a-b_c.1", "", "../a", "a/b", ".a", "a b", "é")] == [True, True] + [False] * 6
+
+
+# Differences
+
+
+def test_difference_of_conditioning():
+    found = difference(rewardspec.load(SPECS / "gdpo/math.yaml"), rewardspec.load(SPECS / "gdpo/math_conditioned.yaml"))
+    assert [c.what for c in found.changes if not c.what.startswith("guarantee")] == ["component length"]
+    # of two rollouts: wrong ones of unlike length, a short wrong one beside a long right one, ...
+    assert [(s.size, s.groups) for s in found.sizes] == [(2, 10), (3, 20)]
+    assert found.sizes[0].died == 1  # both wrong: only the length differed
+    assert found.sizes[0].revived == 1  # right and long, wrong and short: they cancelled
+    assert found.exact
+    assert not found.is_none
+
+
+def test_what_means_the_same_differs_in_nothing():
+    a = rewardspec.loads("rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1]}}\nadvantage: grpo\n")
+    b = rewardspec.loads(
+        "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1]}}\nadvantage: zscore(total)\n"
+    )
+    found = difference(a, b)
+    assert [c.what for c in found.changes] == ["advantage"]
+    assert all(s.changed == 0 for s in found.sizes)
+    assert difference(a, a).is_none
+
+
+def test_signs_that_flip():
+    text = "rewardspec: 1\ncomponents: {{a: {{values: [0, 1], weight: {}}}}}\nadvantage: dr_grpo\n"
+    found = difference(rewardspec.loads(text.format(1)), rewardspec.loads(text.format(-1)))
+    assert [(s.changed, s.signs) for s in found.sizes] == [(1, 1), (2, 2)]
+
+
+# The commands
+
+
+def run(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True, cwd=cwd
+    )
+
+
+def test_fmt_command(tmp_path):
+    path = tmp_path / "messy.yaml"
+    path.write_text(MESSY)
+    done = run("fmt", "--check", path)
+    assert (done.returncode, path.read_text()) == (1, MESSY)
+    assert run("fmt", path).returncode == 0
+    assert path.read_text() == TIDY
+    assert run("fmt", "--check", path).returncode == 0
+    path.write_text("a: b: c\n")
+    assert run("fmt", path).returncode == 1
+    assert path.read_text() == "a: b: c\n"
+
+
+def test_new_diff_and_schema_commands(tmp_path):
+    assert run("new", "mine", "--like", "papo", cwd=tmp_path).returncode == 0
+    assert run("check", "mine.yaml", cwd=tmp_path).returncode == 0
+    assert run("new", "mine", cwd=tmp_path).returncode == 2
+    assert run("new", "../mine", cwd=tmp_path).returncode == 2
+    assert run("new", "other", "--like", "nothing", cwd=tmp_path).returncode == 2
+    assert json.loads(run("schema").stdout)["title"] == "rewardspec"
+    math, conditioned = SPECS / "gdpo/math.yaml", SPECS / "gdpo/math_conditioned.yaml"
+    done = run("diff", math, conditioned)
+    assert done.returncode == 1
+    assert "component length" in done.stdout
+    assert "a sign flips" in done.stdout
+    assert run("diff", math, math).returncode == 0
+    assert json.loads(run("diff", math, conditioned, "--format", "json").stdout)["sizes"][0]["groups"] == 10
