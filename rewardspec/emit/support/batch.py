@@ -79,8 +79,9 @@ class Batch:
         self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
         self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
         coarsest = max((torch.finfo(kind).eps for kind in self.kinds.values() if kind.is_floating_point), default=0.0)
+        rounding = max(2 * coarsest, 4 * torch.finfo(self.dtype).eps)
         for layout in (self.groups, self.rollouts, self.among_groups):
-            layout.rounding = max(2 * coarsest, 4 * torch.finfo(self.dtype).eps)
+            layout.rounding = rounding
 
     def group_sizes(self):
         """How many rollouts each group has."""
@@ -95,31 +96,32 @@ class Batch:
         A look at the extremes of each column, all of them fetched together, tells whether it is as
         declared; only where one is not, its values are looked at one by one.
         """
-        self.values = {}
         ready = [(name, self._prepared(name, given[name], options), options) for name, options in needed]
-        alike = []  # short columns declared alike are looked at together
+        alike = []  # (options, columns, their names): short columns declared alike are looked at together
         for name, x, options in ready:
             if x is not None and x.numel():
-                same = next((found for found in alike if found[0] == options and found[1][0].shape == x.shape), None)
-                if same is None or x.numel() > 2**15:
-                    alike.append((options, [x], [name]))
+                for known, xs, names in alike:
+                    if known == options and xs[0].shape == x.shape and x.numel() <= 2**15:
+                        xs.append(x)
+                        names.append(name)
+                        break
                 else:
-                    same[1].append(x)
-                    same[2].append(name)
+                    alike.append((options, [x], [name]))
         probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in alike]
-        extremes = torch.stack([end for ends, _ in probed for end in ends]).tolist() if probed else []
+        ends = [end for ends, _ in probed for end in ends]
+        measured = iter(torch.stack(ends).tolist() if ends else ())
         suspect = set()
-        for i, (_, (low, high)) in enumerate(probed):
-            least, most = extremes[2 * i : 2 * i + 2]
-            if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
-                suspect.update(alike[i][2])
+        for (_, _, names), (ends, (low, high)) in zip(alike, probed, strict=True):
+            if not all([low <= end <= high and math.isfinite(end) for end in [next(measured) for _ in ends]]):
+                suspect.update(names)
+        self.values, shape = {}, self.groups.shape
         for name, x, options in ready:
             if x is None:
                 continue
             if name in suspect:
                 x = self._repaired(name, x, **options)
             level = options.get("level", "rollout")
-            self.values[name] = x.reshape(self.groups.shape) if level == "rollout" else self._coarse(name, x, level)
+            self.values[name] = x.reshape(shape) if level == "rollout" else self._coarse(name, x, level)
 
     def _prepared(self, name, x, options):
         """A column in its order and type, missing values replaced where 0 stands for them."""
@@ -295,9 +297,9 @@ class Batch:
         """The advantage, [..] for every rollout, once it is known to be finite."""
         advantage = self.value(advantage)
         advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
-        extremes = torch.stack(torch.aminmax(advantage)).tolist() if self.n else ()
+        total = advantage.sum().item()  # finite only if every value is (if they are it may still overflow)
         self._raise()
-        if not all(map(math.isfinite, extremes)):
+        if not math.isfinite(total):
             self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing, or 0/0, at {where}"))
             self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
             self._raise()

@@ -76,21 +76,25 @@ def _expected(values, low, high, symbols=None):
 
 
 def _probe(x, values=None, low=None, high=None, **_):
-    """Two numbers that lie within two limits if (few values: and only if) a column is as declared.
+    """Numbers that lie within two limits if (few values: and only if) a column is as declared.
 
     The product of the distances to the declared values is 0 where a value is one of them.
     """
     if values is None:
         return torch.aminmax(x), (-math.inf if low is None else low, math.inf if high is None else high)
-    if len(values) > 4 or any(b - a < 1e-3 for a, b in zip(values, values[1:], strict=False)):
-        return (x.new_ones(()),) * 2, (0.0, 0.0)  # too many, or too near: look at each
+    binary = values == (0.0, 1.0)
+    if not binary and (len(values) > 4 or any(b - a < 1e-3 for a, b in zip(values, values[1:], strict=False))):
+        return (x.new_ones(()),), (0.0, 0.0)  # too many, or too near: look at each
     ends = []
-    for part in x.reshape(-1).split(2**16):  # so little at a time that it stays in the cache
-        product = part - values[-1]
-        for value in values[:-1]:
-            product *= part - value if value else part
-        ends += torch.aminmax(product)
-    return (ends if len(ends) == 2 else torch.aminmax(torch.stack(ends))), (0.0, 0.0)
+    for part in x.reshape(-1).split(2**16) if x.numel() > 2**16 else (x,):  # so little that it stays in the cache
+        if binary:
+            product = torch.addcmul(part, part, part, value=-1)  # x - x * x: rounding makes no other value 0
+        else:
+            product = part - values[-1]
+            for value in values[:-1]:
+                product *= part - value if value else part
+        ends.append(product.abs_().sum())
+    return ends, (0.0, 0.0)
 
 
 def _ulp(kind, dtype):
