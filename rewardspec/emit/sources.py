@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 from rewardspec.emit.shapes import Shapes, Weighted
 from rewardspec.ir.graph import Graph, Node
@@ -216,19 +217,18 @@ class Sources(Shapes):
         return call
 
     def zscore_call(self, found: ZScore) -> str:
-        layout = self.layout(found.x, found.over, found.by)
-        arguments = ["group_zscore", self.whole(found.x, found.x.level)]
-        mask = self.mask(found.x, found.where)
-        if mask:
-            arguments.append(mask)
-        if found.eps is not None:
-            arguments.append(f"eps={self.number(found.eps)}")
+        x, mask = self.whole(found.x, found.x.level), self.mask(found.x, found.where)
+        options = [] if found.eps is None else [f"eps={self.number(found.eps)}"]
         if found.ddof != 1:
-            arguments.append(f"ddof={int(found.ddof)}")
+            options.append(f"ddof={int(found.ddof)}")
+        sums = self.summands_argument(found.x)
+        bounded = any(argument.startswith("bound=") for argument in sums)
+        if found.centered and bounded and found.over is Level.BATCH and not mask and found.by is None:
+            return f"whitened({', '.join(['batch', x, *options, *sums])})"
+        arguments = ["group_zscore", x, *([mask] if mask else []), *options]
         if found.centered:
             arguments.append("centered=True")
-        arguments += self.summands_argument(found.x)
-        return f"{layout}.map({', '.join(arguments)})"
+        return f"{self.layout(found.x, found.over, found.by)}.map({', '.join([*arguments, *sums])})"
 
     def weighted_zscores(self, fused: Weighted) -> str:
         return f"weighted_zscores({self.weighted_arguments(fused)})"
@@ -238,7 +238,9 @@ class Sources(Shapes):
         weights = ", ".join("1.0" if w is None else self.number(w) for _, w in fused.terms)
         eps = "0.0" if fused.eps is None else self.number(fused.eps)
         ddof = "" if fused.ddof == 1 else f", ddof={int(fused.ddof)}"
-        return f"batch, [{values}], [{weights}], eps={eps}{ddof}"
+        apart = _apart([x for x, _ in fused.terms])
+        known = f", apart={float(apart)!r}" if apart else ""
+        return f"batch, [{values}], [{weights}], eps={eps}{ddof}{known}"
 
     def summands_argument(self, x: Node) -> list[str]:
         """What tells a kernel how large the values were that `x` was summed from."""
@@ -276,3 +278,18 @@ def _picked_from(node: Node) -> Node | None:
         stack += [part for part in parts if part not in seen]
         seen.update(parts)
     return found.pop() if len(found) == 1 else None
+
+
+def _apart(nodes: list[Node]) -> Fraction | None:
+    """The least distance between two values of one node; None where it may be rounding, or hidden by it.
+
+    It is known where all values are declared ones, or constants, and none is more than 1024 times as large.
+    """
+    least, largest = [], Fraction(0)
+    for node in nodes:
+        column, values = _picked_from(node), node.domain.values
+        if not values or column is None or column.domain.values is None:
+            return None
+        least += [b - a for a, b in pairwise(values)]
+        largest = max(largest, *map(abs, values))
+    return min(least) if least and largest <= 1024 * min(least) else None

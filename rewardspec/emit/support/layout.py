@@ -19,7 +19,8 @@ class Layout:
     def split(self, x):
         """`x` as a list of [groups, size], one for each block."""
         if self.dense:
-            return [x.reshape(self.blocks[0][1:])]
+            shape = self.blocks[0][1:]
+            return [x if x.shape == shape else x.reshape(shape)]
         x = x.reshape(-1) if self.order is None else x.reshape(-1)[self.order]
         return [x[start : start + count * size].view(count, size) for start, count, size in self.blocks]
 

@@ -1,5 +1,7 @@
 """Kernels: [groups, size] to [groups, 1] or [groups, size]. They compute in float64 inside."""
 
+import math
+
 import torch
 
 
@@ -113,13 +115,20 @@ def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=
 
     centered: the mean is 0 by construction and is not subtracted, so that zeros stay zeros.
     """
-    if centered and mask is None and bound is not None and len(x) == 1:  # the batch, and surely spread out
-        norm, count = float(torch.linalg.vector_norm(x, dtype=torch.float64)), x.shape[-1]
-        if norm > rounding / 2 * bound * count:
-            return x * (1.0 / (norm / max(count - ddof, 1) ** 0.5 + eps))
     deviation, std, alive = spread_of(x, mask, ddof, centered=centered, bound=bound, rounding=rounding, **sums)
     factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
     return (deviation * factor).to(x.dtype)
+
+
+def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
+    """The centered `group_zscore` over the batch of values for every rollout, whose mean is 0 by construction.
+
+    No group of G has summands larger than `bound` * sqrt(G), so a norm that is large tells by itself of spread.
+    """
+    norm = torch.linalg.vector_norm(x, dtype=torch.float64).item()
+    if norm > batch.rollouts.rounding / 2 * bound * batch.n:
+        return x * (1.0 / (norm / max(batch.n - ddof, 1) ** 0.5 + eps))
+    return batch.rollouts.map(group_zscore, x, eps=eps, ddof=ddof, centered=True, bound=bound, summands=summands)
 
 
 def group_center(x, mask, **sums):
@@ -128,60 +137,68 @@ def group_center(x, mask, **sums):
     return only(alive, deviation).to(x.dtype)
 
 
-def weighted_zscores(batch, values, weights, eps=0.0, ddof=1):
+def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
     """The sum of weight * z-score over the components, all of them in one pass over the groups.
 
     values: one for every rollout, of each component. weights: numbers, [] or one for every group.
+    apart: how far apart values of a component are at least if they differ, where all are declared ones and
+    none is more than 1024 times as large; else 0.
     """
     weights = [w.reshape(-1, 1) if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
     blocks, start, parts = batch.groups.blocks, 0, []
     for block, (_, count, size) in zip(zip(*(batch.groups.split(x) for x in values), strict=True), blocks, strict=True):
         own = [w[start : start + count] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-        parts.append(_weighted_block(block, own, count, size, eps, ddof))
+        parts.append(_weighted_block(block, own, count, size, eps, ddof, apart))
         start += count
-    whole = parts[0] if len(parts) == 1 else torch.cat([part.reshape(-1) for part in parts])
-    return whole.reshape(batch.groups.shape)
+    if batch.groups.dense:
+        return parts[0]
+    return torch.cat([part.reshape(-1) for part in parts]).reshape(batch.groups.shape)
 
 
-def _weighted_block(values, weights, count, size, eps, ddof):
+def _weighted_block(values, weights, count, size, eps, ddof, apart):
     """`weighted_zscores` of [P, G] values: on a CPU so many groups at a time that they stay in the cache."""
-    step = 2**18 // max(1, len(values) * size)
-    if count <= step or values[0].device.type != "cpu":
-        x = torch.stack(values).double()
-        first = x[..., :1].clone()
-        x -= first
-        return _weighted_slab(x, first, weights, values[0].dtype, eps, ddof)
-    result = torch.empty(count, size, dtype=values[0].dtype)
-    room = torch.empty(len(values), step, size, dtype=torch.float64)
+    dtype, most = values[0].dtype, max(1, 2**18 // max(1, len(values) * size))
+    rounding = 4 * torch.finfo(dtype).eps
+    if count <= most or values[0].device.type != "cpu":
+        return _weighted_slab(torch.stack(values).double(), weights, eps, ddof, apart, rounding).to(dtype)
+    step = math.ceil(count / math.ceil(count / most))  # slabs of about the same length
+    result = torch.empty(count, size, dtype=dtype)
+    room = torch.empty(len(values) * step * size, dtype=torch.float64)
     for start in range(0, count, step):
         stop = min(start + step, count)
-        x, slabs = room[:, : stop - start], [value[start:stop] for value in values]
-        for row, slab in zip(x, slabs, strict=True):
-            torch.sub(slab, slab[:, :1], out=row)
-        first = torch.stack([slab[:, :1] for slab in slabs]).double()
+        x = room[: len(values) * (stop - start) * size].view(-1, stop - start, size)
+        torch.stack([value[start:stop] for value in values], out=x)
         own = [w[start:stop] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-        result[start:stop] = _weighted_slab(x, first, own, result.dtype, eps, ddof)
+        result[start:stop] = _weighted_slab(x, own, eps, ddof, apart, rounding)
     return result
 
 
-def _weighted_slab(x, first, weights, dtype, eps, ddof):
-    """`weighted_zscores` of x, [K, P, G] in float64 less its `first` values, [K, P, 1]; both are overwritten.
+def _weighted_slab(x, weights, eps, ddof, apart, rounding):
+    """`weighted_zscores` of x, [K, P, G] in float64, which is overwritten.
 
-    A group of equal values is 0 in `x`, exactly.
+    std is norm / root, so weight * deviation / (std + eps) is weight * root * deviation / (norm + eps * root).
     """
-    size = x.shape[-1]
-    x -= x.mean(-1, keepdim=True)
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    rounding = 4 * torch.finfo(dtype).eps
-    near = first.abs_() * (rounding * size**0.5 / 2)
-    if not torch.equal(norm > near, norm > 0):  # some spread may be rounding
-        x *= only(spread_out(x, norm, size, rounding, lambda: first), torch.ones_like(norm))
-    factor = norm.div_(max(size - ddof, 1) ** 0.5).add_(eps or 1e-300).reciprocal_()
-    for row, weight in zip(factor, weights, strict=True):
-        if isinstance(weight, torch.Tensor) or weight != 1.0:
-            row *= weight
-    x *= factor
-    return (x[0] if len(x) == 1 else x.sum(0)).to(dtype)
+    components, count, size = x.shape
+    root = max(size - ddof, 1) ** 0.5
+    groups = x.view(-1, size)
+    if not apart:
+        first = groups[:, :1].clone()
+        groups -= first  # a group of equal values is 0 from here on, exactly
+    groups -= groups.mm(x.new_full((size, 1), 1 / max(size, 1)))  # the means, faster than `mean` has them
+    norm = torch.linalg.vector_norm(groups, dim=-1, keepdim=True)
+    if apart:  # values that differ make the norm at least apart / sqrt(2); a smaller one is rounding of the mean
+        torch.threshold_(norm, apart / 2, math.inf)
+    else:
+        near = first.abs_() * (rounding * size**0.5 / 2)
+        if not torch.equal(norm > near, norm > 0):  # some spread may be rounding
+            groups *= only(spread_out(groups, norm, size, rounding, lambda: first), torch.ones_like(norm))
+    factor = norm.add_(eps * root or 1e-300).reciprocal_()
+    for k, weight in enumerate(weights):
+        if isinstance(weight, torch.Tensor):
+            factor.view(components, count, 1)[k].mul_(weight)
+    groups *= factor
+    numbers = [root if isinstance(weight, torch.Tensor) else root * weight for weight in weights]
+    return (x.new_tensor(numbers) @ x.view(components, -1)).view(count, size)
 
 
 def group_min(x, mask):
@@ -242,9 +259,9 @@ def largest(*summands):
     return result
 
 
-def largest_zscores(batch, values, weights, eps=0.0, ddof=1):
+def largest_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
     """The largest magnitude among the weighted z-scores, value by value."""
-    return largest(*(weighted_zscores(batch, [x], [w], eps, ddof) for x, w in zip(values, weights, strict=True)))
+    return largest(*(weighted_zscores(batch, [x], [w], eps, ddof, apart) for x, w in zip(values, weights, strict=True)))
 
 
 def add_present(terms):
