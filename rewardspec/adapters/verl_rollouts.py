@@ -1,0 +1,211 @@
+"""The rollouts of a verl batch, by name, and what a spec makes of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from rewardspec.adapters.binding import BindingError, check_rewards
+from rewardspec.compiler import Spec, compile
+
+logger = logging.getLogger(__name__)
+
+FILLED_IN = ("score", "tokens", "truncated")  # what the adapter knows by itself
+TOKEN = "reward_token"  # the column that says which reward token a rollout was given
+ITS_OWN = ("score", "acc")  # of what compute_score returns, what verl wants there
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """The rollouts of a batch. A rollout has one row, or several where an agent loop gives several outputs.
+
+    rows: of each rollout, those with a response; the final output is last. groups: the uid of each.
+    info: what `compute_score` returned for each. filled: what the trainer measured itself, by name.
+    column: what else the trainer has of that name, one value for each rollout, or None. names: what
+    `column` has, for messages.
+    """
+
+    rows: Sequence[Sequence[int]]
+    groups: Sequence[Hashable]
+    info: Sequence[Mapping[str, object]]
+    filled: Mapping[str, Callable[[], Sequence]]
+    column: Callable[[str], Sequence | None]
+    names: Callable[[], Iterable[str]]
+
+    @cached_property
+    def scored(self) -> tuple[str, ...]:
+        """The names that `compute_score` returned for any rollout, in its order."""
+        return tuple(dict.fromkeys(name for info in self.info for name in info))
+
+    def values(self, name: str) -> list | None:
+        """The values of a name: scored, else measured by the trainer, else any other. None where there are none."""
+        if name in self.scored:
+            return [plain(info.get(name)) for info in self.info]
+        found = self.filled[name]() if name in self.filled else self.column(name)
+        return None if found is None else [plain(value) for value in found]
+
+
+def plain(value):
+    """A value out of its tensor, array or wrapper."""
+    value = getattr(value, "data", value) if type(value).__name__.startswith("NonTensor") else value
+    return (
+        value.item() if hasattr(value, "item") and getattr(value, "size", None) is not None and _one(value) else value
+    )
+
+
+def _one(value) -> bool:
+    return (value.numel() if isinstance(value, torch.Tensor) else value.size) == 1
+
+
+class Advantages:
+    """A spec at work in one trainer. Names are checked with the first batch."""
+
+    def __init__(self, spec: Spec, seed: int):
+        self.spec, self.seed, self.function = spec, seed, compile(spec)
+        self.wanted = (*spec.columns, *([] if spec.condition is None else [TOKEN]))  # names of columns
+        self.checked = False
+        self.result = None
+
+    def __call__(self, rollouts: Rollouts, mask: torch.Tensor, step: int, total_steps: int) -> torch.Tensor:
+        """One advantage for each row, [N] float32 on the device of `mask` [N, L]; 0 for rows of no rollout."""
+        advantages = torch.zeros(len(mask), dtype=torch.float32)
+        self.result = None
+        if rollouts.rows:
+            columns = self._columns(rollouts)
+            self._check_tokens(rollouts)
+            self.result = self.function(
+                columns, list(rollouts.groups), step=step, total_steps=total_steps, seed=self.seed
+            )
+            rows = [row for rows in rollouts.rows for row in rows]
+            times = torch.tensor([len(rows) for rows in rollouts.rows])
+            advantages[rows] = self.result.advantages.float().repeat_interleave(times)
+        return advantages.to(mask.device)
+
+    def metrics(self) -> dict[str, float]:
+        """What to log of the last batch."""
+        return {} if self.result is None else {f"rewardspec/{k}": v for k, v in self.result.metrics().items()}
+
+    def _columns(self, rollouts: Rollouts) -> dict[str, list]:
+        found = {name: rollouts.values(name) for name in self.spec.columns}
+        found = {name: values for name, values in found.items() if values is not None}
+        if not self.checked or len(found) < len(self.spec.columns):
+            self._check(rollouts, found)
+            self.checked = True
+        return found
+
+    def _check_tokens(self, rollouts: Rollouts) -> None:
+        if self.spec.condition is not None:
+            given = rollouts.values(TOKEN) or [None]
+            if any(not isinstance(name, str) for name in given):
+                raise BindingError(
+                    "rollouts ran without the reward tokens of `condition:`: the adapter is not in force in the "
+                    "agent loop workers (set VERL_USE_EXTERNAL_MODULES=rewardspec.adapters.verl on their machines)"
+                )
+
+    def _check(self, rollouts: Rollouts, found: Mapping[str, Sequence]) -> None:
+        scored, others = rollouts.scored, sorted({*rollouts.names()} - {*rollouts.scored, *FILLED_IN})
+        try:
+            check_rewards(self.spec, [], {*found, *scored, *others, *FILLED_IN}, "value of compute_score")
+            if missing := [name for name in self.spec.columns if name not in found]:
+                raise BindingError(f"nothing measures {listed(missing)}")
+        except BindingError as error:
+            where = "the first batch" if not self.checked else "this batch"
+            raise BindingError(
+                f"{error}\nin {where} compute_score returned {listed(scored)}; the data set and the trainer have "
+                f"{listed(others)}; the adapter fills in {listed(FILLED_IN)}.\n"
+                "Return a dict with these names from compute_score (reward.custom_reward_function), or rename "
+                "them in the spec"
+            ) from None
+        unread = [name for name in scored if name not in self.spec.columns and name not in ITS_OWN]
+        if unread:
+            logger.warning("rewardspec: compute_score also returns %s, which the spec does not read", listed(unread))
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "nothing"
+
+
+# V1: rows are keys of TransferQueue
+
+
+def of_transfer_queue(trainer, batch, mask: torch.Tensor, rewards: torch.Tensor, wanted: Sequence[str]) -> Rollouts:
+    """The rollouts of a batch of the V1 trainers. Padding rows are none; outputs of one session are one rollout.
+
+    batch: KVBatchMeta, whose keys are uid_session_output in the order of the rows. wanted: names of columns.
+    """
+    import transfer_queue
+
+    def fetch(names, keys=None):
+        keys = batch.keys if keys is None else keys
+        return transfer_queue.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=names)
+
+    # rollout correction may have emptied masks of real responses: theirs count in their group's statistics
+    fields = ["extra_fields", "response_mask", *(name for name in wanted if name not in FILLED_IN)]
+    data = fetch(list(dict.fromkeys(fields)))
+    extra = [plain(value) or {} for value in data["extra_fields"]]
+    masks = [row.sum().item() for row in data["response_mask"]]
+    sessions: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):
+        uid, session, output = key.rsplit("_", 2)
+        if masks[row] and not tag.get("is_padding", False):
+            sessions.setdefault((uid, session), []).append((int(output), row))
+    rows = [[row for _, row in sorted(outputs)] for outputs in sessions.values()]
+    last = [outputs[-1] for outputs in rows]
+
+    def truncated():
+        responses = list(fetch(["responses"])["responses"])
+        return [cut_off(trainer, responses[row].tolist()) for row in last]
+
+    def column(name):
+        return [data[name][row] for row in last] if name in data.keys() else None  # noqa: SIM118 - a TensorDict
+
+    return Rollouts(
+        rows=rows,
+        groups=[uid for uid, _ in sessions],
+        info=[extra[row].get("reward_extra_info") or {} for row in last],
+        filled={
+            "score": lambda: rewards.sum(-1)[last].tolist(),
+            "tokens": lambda: [sum(masks[row] for row in outputs) for outputs in rows],
+            "truncated": truncated,
+        },
+        column=column,
+        names=lambda: fetch(None, [batch.keys[last[0]]]).keys(),
+    )
+
+
+# V0: rows are those of a DataProto
+
+
+def of_data_proto(trainer, data, mask: torch.Tensor, rewards: torch.Tensor) -> Rollouts:
+    """The rollouts of a batch of the V0 trainer, one a row."""
+    batch, others = data.batch, data.non_tensor_batch
+    responses = batch["responses"]
+    # rollout correction may have emptied masks of real responses: theirs count in their group's statistics
+    lengths = batch["attention_mask"][:, -responses.shape[1] :].sum(-1)
+    rows = torch.nonzero(lengths > 0)[:, 0].tolist()
+    info = others.get("reward_extra_info")
+    if info is None:  # of a reward model that ran after the rollouts
+        keys = data.meta_info.get("reward_extra_keys", [])
+        info = [{key: others[key][row] for key in keys} for row in range(len(data))]
+    return Rollouts(
+        rows=[[row] for row in rows],
+        groups=[others["uid"][row] for row in rows],
+        info=[info[row] or {} for row in rows],
+        filled={
+            "score": lambda: rewards.sum(-1)[rows].tolist(),
+            "tokens": lambda: mask.sum(-1)[rows].tolist(),
+            "truncated": lambda: [cut_off(trainer, responses[row, : lengths[row]].tolist()) for row in rows],
+        },
+        column=lambda name: [others[name][row] for row in rows] if name in others else None,
+        names=lambda: others.keys(),
+    )
+
+
+def cut_off(trainer, response: Sequence[int]) -> int:
+    """1 for a response that has all the length there is and does not end the text."""
+    longest = trainer.config.actor_rollout_ref.rollout.response_length
+    return int(len(response) >= longest and response[-1] != trainer.tokenizer.eos_token_id)

@@ -1,0 +1,43 @@
+"""Reward tokens (`condition:`) in verl's prompts: drawn in the trainer, put in where a rollout starts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.verl_rollouts import TOKEN, plain
+from rewardspec.conditioning import Condition
+
+
+def draw_for_prompts(trainer, batch) -> None:
+    """V1, where a prompt is submitted once for all its rollouts: give it the list of their tokens' names."""
+    from tensordict.tensorclass import NonTensorData, NonTensorStack
+
+    condition, seed, step = trainer.rewardspec.spec.condition, trainer.rewardspec.seed, trainer.global_steps
+    if "__rollout_n__" in batch.keys():  # noqa: SIM118 - a TensorDict
+        sizes = [int(plain(n)) for n in batch["__rollout_n__"]]
+    else:
+        sizes = [trainer.config.actor_rollout_ref.rollout.n] * len(batch)
+    at, before = getattr(trainer, "_rewardspec_submitted", (step, 0))
+    before = before if at == step else 0  # prompts of a step can come in several lots: each has a place of its own
+    places = range(before, before + len(sizes))
+    groups = [*range(before), *(place for place, n in zip(places, sizes, strict=True) for _ in range(n))]
+    names = iter(condition.draw(groups, seed, step)[before:])
+    batch[TOKEN] = NonTensorStack(*[NonTensorData([next(names) for _ in range(n)]) for n in sizes])
+    trainer._rewardspec_submitted = step, before + len(sizes)
+
+
+def draw_for_rollouts(spec_and_seed, prompts) -> None:
+    """V0, where every rollout has its row: give it the name of its token."""
+    spec, seed = spec_and_seed
+    names = spec.condition.draw(list(prompts.non_tensor_batch["uid"]), seed, prompts.meta_info["global_steps"])
+    prompts.non_tensor_batch[TOKEN] = np.array(names, dtype=object)
+
+
+def conditioned(condition: Condition, rollout: dict, validate: bool) -> dict:
+    """What an agent loop is to run on: `rollout`, its prompt with its token; the best one in validation."""
+    names = condition.best if validate else rollout.get(TOKEN)
+    if names is None:
+        raise BindingError("this rollout was given no reward token: the adapter is not in force in the trainer")
+    name = names if isinstance(names, str) else names[rollout["session_id"]]
+    return rollout | {TOKEN: name, "raw_prompt": condition.render(list(rollout["raw_prompt"]), name)}
