@@ -76,14 +76,14 @@ def in_v1(module):
                 row = {name: getattr(data[name][i], "data", data[name][i]) for name in FIELDS if name != "extra_fields"}
                 row = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
                 extra = getattr(data["extra_fields"][i], "data", data["extra_fields"][i])
-                token = getattr(data["reward_token"][i], "data", None) if "reward_token" in data.keys() else None
+                token = data["reward_token"][i] if "reward_token" in data.keys() else None  # noqa: SIM118
                 write(
                     step=self.trainer.global_steps,
                     key=key,
                     padding=tag.get("is_padding", False),
                     info=extra["reward_extra_info"],
                     text=self.trainer.tokenizer.decode(row["prompts"]),
-                    reward_token=token,
+                    reward_token=getattr(token, "data", token),
                     **row,
                 )
             return {"metrics": {"mfu": [0.0], "loss": [0.0]}}
@@ -147,7 +147,11 @@ def in_v0(module):
         return DataProto(meta_info={"metrics": {"actor/loss": [0.0]}})
 
     trainer = module.RayPPOTrainer
-    trainer.init_workers, trainer._compute_old_log_prob, trainer._update_actor = init_workers, old_log_prob, update_actor
+    trainer.init_workers, trainer._compute_old_log_prob, trainer._update_actor = (
+        init_workers,
+        old_log_prob,
+        update_actor,
+    )
     trainer._balance_batch = lambda self, batch, metrics: None
     logged(trainer)
 

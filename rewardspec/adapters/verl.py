@@ -60,7 +60,10 @@ def settings(config) -> tuple[Spec, int]:
     if not section.get("spec"):
         problems.append(f"algorithm.{NAME}.spec is not set: +algorithm.{NAME}.spec=PATH (or the text of a spec)")
         raise BindingError("\n".join(problems))
-    spec = _read(section)
+    try:
+        spec = _read(section)
+    except OSError as error:
+        raise BindingError(f"algorithm.{NAME}.spec: {error}") from None
     problems += _contradictions(config, spec)
     if problems:
         raise BindingError("\n".join(problems))
@@ -158,7 +161,7 @@ def _check_run(config) -> None:
         logger.warning("rewardspec: this is verl %s; the adapter was tested with %s", found, ", ".join(TESTED))
     spec, _ = settings(config)
     _travel(config)
-    logger.warning("rewardspec: advantages of `%s`, fingerprint %s", spec.name, spec.fingerprint)
+    print(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}")
 
 
 # The estimator

@@ -1,0 +1,561 @@
+"""The adapter for verl 0.9.1 in verl's own `main_ppo`; what is faked is in verl_fakes.py."""
+
+import json
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import rewardspec
+from rewardspec.adapters import verl as adapter
+from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.verl_rollouts import Advantages, of_data_proto, of_transfer_queue
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
+
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples" / "verl"
+
+SPEC = """\
+rewardspec: 1
+name: in-verl
+signals:
+  truncated: {values: [0, 1]}
+  data_source: {values: [math, code]}
+components:
+  correct: {values: [0, 1]}
+  form: {values: [0, 1], weight: 0.5}
+  style: {range: [0, 1], missing: ignore, weight: 1 - progress}
+  ended: {expr: 1 - truncated, weight: 1 - progress}
+  coded: {expr: correct, when: data_source == code, weight: 1 - progress}
+condition:
+  tokens: {high: high, low: low}
+  template: "goal {token}"
+  prior: {high: 0.5}
+advantage: gdpo
+"""
+
+REWARD = """\
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    digits = [int(d) for d in solution_str.split()]
+    correct, form = float(sum(digits) % 2 == 0), float(digits[0] > 4)
+    return {"score": correct + form, "correct": correct, "form": form, "style": None if digits[-1] < 3 else 0.5}
+"""
+
+LONGEST, EOS = 8, 1
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A tokenizer of few words, a model's configuration, eight prompts, a spec and a reward function."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("verl")
+    words = ["<pad>", "<eos>", "<user>", "<assistant>", *map(str, range(10)), "goal", "high", "low", "add", "<unk>"]
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
+    tokenizer.chat_template = "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }} {% endfor %}<assistant>"
+    tokenizer.save_pretrained(folder / "model")
+    LlamaConfig(
+        architectures=["LlamaForCausalLM"],
+        vocab_size=32,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+    ).save_pretrained(folder / "model")
+    rows = [
+        {
+            "data_source": ["math", "code"][i % 2],
+            "prompt": [{"role": "user", "content": f"add {i} {i + 1}"}],
+            "reward_model": {"style": "rule", "ground_truth": "0"},
+            "extra_info": {"index": i},
+            "__rollout_n__": 2 + i % 3,  # verl V1 draws as many for this prompt; V0 does not know it
+        }
+        for i in range(8)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "prompts.parquet")
+    (folder / "spec.yaml").write_text(SPEC)
+    (folder / "reward.py").write_text(REWARD)
+    return folder
+
+
+def main_ppo(folder, *overrides, out="out.jsonl"):
+    """Rows that the actor would train on, metrics by step, and what was printed, of a run of two steps."""
+    path = folder / out
+    environment = os.environ | {
+        "VERL_USE_EXTERNAL_MODULES": "rewardspec.adapters.verl,verl_fakes",
+        "VERL_FAKES_OUT": str(path),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "HF_HUB_OFFLINE": "1",
+        "RAY_DEDUP_LOGS": "0",
+    }
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *OVERRIDES, *overrides]
+    command = [part.replace("FOLDER", str(folder)) for part in command]
+    # the actors find the spec by what the driver read: a relative path is enough
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    rows = [line for line in lines if "metrics" not in line]
+    metrics = {line["step"]: line["metrics"] for line in lines if "metrics" in line}
+    return SimpleNamespace(code=done.returncode, said=done.stdout + done.stderr, rows=rows, metrics=metrics)
+
+
+OVERRIDES = shlex.split("""
+algorithm.adv_estimator=rewardspec +algorithm.rewardspec.spec=spec.yaml +algorithm.rewardspec.dialect=verl
++algorithm.rewardspec.seed=7 reward.custom_reward_function.path=FOLDER/reward.py reward.num_workers=1
+data.train_files=FOLDER/prompts.parquet data.val_files=FOLDER/prompts.parquet data.train_batch_size=4
+data.max_prompt_length=16 data.max_response_length=8 data.dataloader_num_workers=0 data.shuffle=false
+actor_rollout_ref.model.path=FOLDER/model actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=3
+actor_rollout_ref.rollout.agent.num_workers=1 actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1
+actor_rollout_ref.actor.ppo_mini_batch_size=4 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1
+transfer_queue.backend.SimpleStorage.num_data_storage_units=1 ray_kwargs.ray_init.num_cpus=8
+trainer.device=cpu trainer.n_gpus_per_node=1 trainer.logger=console trainer.total_training_steps=2
+trainer.total_epochs=1 trainer.val_before_train=false trainer.test_freq=-1 trainer.resume_mode=disable
+hydra.run.dir=FOLDER/hydra
+""")
+
+
+@pytest.fixture(scope="module")
+def v1(files):
+    return main_ppo(files, "trainer.test_freq=2", out="v1.jsonl")
+
+
+@pytest.fixture(scope="module")
+def v0(files):
+    return main_ppo(files, "trainer.use_v1=false", out="v0.jsonl")
+
+
+@pytest.fixture(params=["v1", "v0"])
+def run(request):
+    found = request.getfixturevalue(request.param)
+    assert found.code == 0, found.said[-5000:]
+    return found
+
+
+def rollouts(run, step):
+    return [row for row in run.rows if row["step"] == step and not row["padding"]]
+
+
+def length(row):
+    return sum(row["response_mask"])
+
+
+def one_each(rows):
+    """The advantage of each response, which is the same for its tokens and 0 after them."""
+    for row in rows:
+        mask = np.array(row["response_mask"])
+        np.testing.assert_allclose(row["advantages"], row["advantages"][0] * mask)
+    return torch.tensor([row["advantages"][0] for row in rows])
+
+
+def close(actual, expected):
+    assert expected.abs().max() > 0.5
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def data_source(row):
+    return ["math", "code"][int(re.search(r"add (\d)", row["text"])[1]) % 2]
+
+
+def test_advantages_of_a_run_are_those_of_the_compiled_spec(run):
+    fn = rewardspec.compile(rewardspec.loads(SPEC), dialect="verl")
+    for step in (1, 2):
+        rows = rollouts(run, step)
+        columns = {name: [row["info"][name] for row in rows] for name in ("correct", "form", "style")}
+        columns["tokens"] = [length(row) for row in rows]
+        columns["data_source"] = [data_source(row) for row in rows]
+        columns["truncated"] = [int(length(row) == LONGEST and row["responses"][LONGEST - 1] != EOS) for row in rows]
+        assert None in columns["style"] and {0, 1} == {*columns["truncated"]}
+        out = fn(columns, [row["uid"] for row in rows], step=step, total_steps=2, seed=7)
+        close(one_each(rows), out.advantages)
+        expected = {f"rewardspec/{name}": value for name, value in out.metrics().items()}
+        assert run.metrics[step] == pytest.approx(expected, abs=1e-6)
+
+
+def test_gdpo_of_a_run_is_what_verls_own_gdpo_gives_where_it_runs(run):
+    # in the last step the weight of what verl does not know has gone to 0
+    from verl.trainer.ppo import core_algos
+
+    rows = rollouts(run, 2)
+    width = max(len(row["response_mask"]) for row in rows)
+    mask = torch.tensor([row["response_mask"] + [0] * (width - len(row["response_mask"])) for row in rows]).float()
+    advantages, _ = core_algos.get_adv_estimator_fn("gdpo")(
+        token_level_rewards=torch.zeros_like(mask),
+        response_mask=mask,
+        index=np.array([row["uid"] for row in rows], dtype=object),
+        config={"gdpo_reward_keys": ["correct", "form"], "gdpo_reward_weights": [1, 0.5]},
+        non_tensor_batch={name: np.array([row["info"][name] for row in rows]) for name in ("correct", "form")},
+        batch={"prompts": torch.zeros(len(rows), 1), "attention_mask": torch.cat([mask[:, :1], mask], 1).long()},
+    )
+    close(one_each(rows), advantages[:, 0])
+
+
+def test_groups_of_a_run_are_ragged_and_padding_has_no_advantage(v1):
+    for step in (1, 2):
+        uids = [row["uid"] for row in rollouts(v1, step)]
+        assert {uids.count(uid) for uid in uids} == {2, 3, 4}
+        padding = [row for row in v1.rows if row["step"] == step and row["padding"]]
+        assert padding and not any(any(row["advantages"]) for row in padding)
+
+
+def test_reward_tokens_are_in_the_prompts_and_differ_within_groups(run):
+    condition = rewardspec.loads(SPEC).condition
+    for step in (1, 2):
+        mixed = 0
+        groups = {}
+        for row in rollouts(run, step):
+            assert row["text"].endswith(f"goal {row['reward_token']} <assistant>")
+            groups.setdefault(int(re.search(r"add (\d)", row["text"])[1]), []).append(row["reward_token"])
+        prompts = sorted(groups)  # in the order of the data set
+        sizes = [len(groups[prompt]) for prompt in prompts]
+        drawn = condition.draw(np.repeat(prompts, sizes).tolist(), seed=7, step=step)
+        assert [sorted(groups[prompt]) for prompt in prompts] == [
+            sorted(part) for part in np.split(np.array(drawn), np.cumsum(sizes)[:-1])
+        ]
+        mixed += sum(len({*names}) > 1 for names in groups.values())
+        assert mixed
+
+
+def test_names_that_do_not_fit_end_the_run_with_its_first_batch(files):
+    (files / "wrong.yaml").write_text("rewardspec: 1\ncomponents:\n  corect: {values: [0, 1]}\nadvantage: grpo\n")
+    run = main_ppo(files, "algorithm.rewardspec.spec=wrong.yaml", out="wrong.jsonl")
+    assert run.code != 0 and not run.rows
+    assert "nothing measures `corect`, which wrong reads; did you mean `correct`?" in run.said
+    assert "in the first batch compute_score returned `score`, `correct`, `form`, `style`" in run.said
+    assert "the adapter fills in `score`, `tokens`, `truncated`" in run.said
+
+
+def test_a_setting_that_would_have_no_effect_ends_the_run_before_ray_starts(files):
+    run = main_ppo(files, "algorithm.use_kl_in_reward=true", out="kl.jsonl")
+    assert run.code != 0
+    assert "algorithm.use_kl_in_reward=True has no effect under algorithm.adv_estimator=rewardspec" in run.said
+    assert "ray init kwargs" not in run.said and "Started a local Ray" not in run.said
+
+
+@pytest.mark.parametrize("module", ["rewardspec.adapters.verl", "rewardspec.adapters.no_such_module"])
+def test_the_entry_point_installs_the_hooks(module, tmp_path):
+    (tmp_path / "plugin-1.dist-info").mkdir()
+    (tmp_path / "plugin-1.dist-info" / "METADATA").write_text("Name: plugin\nVersion: 1\n")
+    (tmp_path / "plugin-1.dist-info" / "entry_points.txt").write_text(f"[verl.plugins]\nrewardspec = {module}\n")
+    code = (
+        "import verl.utils.config as c; from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as r;"
+        "print(hasattr(c.validate_config, '_rewardspec'), 'rewardspec' in r)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    environment.pop("VERL_USE_EXTERNAL_MODULES", None)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    works = module.endswith("verl")
+    assert done.stdout.splitlines()[-1] == f"{works} {works}", done.stderr
+
+
+# Parity with verl's own estimators, on DataProtos
+
+
+SCHEMES = {
+    "grpo": "grpo",
+    "gdpo": "gdpo",
+    "rloo": "rloo",
+    "reinforce_plus_plus_baseline": "reinforce_baseline",
+}
+WEIGHTS = {"a": 1.0, "b": 0.3, "c": -2.0}
+
+
+def batch_of(seed, sizes):
+    """A DataProto as V0 has it, groups interleaved, rewards without rounding noise."""
+    from verl import DataProto
+
+    rng = np.random.default_rng(seed)
+    uid = rng.permutation(np.repeat([f"uid {i}" for i in range(len(sizes))], sizes)).astype(object)
+    n, width = len(uid), 9
+    tokens = rng.integers(1, width + 1, n)
+    mask = torch.tensor(np.arange(width) < tokens[:, None]).long()
+    rewards = {"a": rng.integers(0, 2, n), "b": rng.choice([0, 0.25, 0.5, 1], n), "c": rng.integers(-16, 17, n) / 8}
+    rewards = {name: values.astype(np.float64) for name, values in rewards.items()}
+    totals = torch.tensor(sum(WEIGHTS[name] * values for name, values in rewards.items()), dtype=torch.float32)
+    levels = torch.zeros(n, width)
+    levels[torch.arange(n), torch.tensor(tokens) - 1] = totals
+    return DataProto.from_dict(
+        {
+            "prompts": torch.zeros(n, 2, dtype=torch.long),
+            "responses": torch.full((n, width), 5),
+            "response_mask": mask,
+            "attention_mask": torch.cat([torch.ones(n, 2, dtype=torch.long), mask], 1),
+            "token_level_rewards": levels,
+        },
+        {
+            "uid": uid,
+            "reward_extra_info": np.array([{k: v[i] for k, v in rewards.items()} for i in range(n)], dtype=object),
+            **rewards,
+        },
+    )
+
+
+def trainer_like():
+    rollout = SimpleNamespace(response_length=LONGEST)
+    config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout))
+    return SimpleNamespace(config=config, tokenizer=SimpleNamespace(eos_token_id=EOS))
+
+
+def loads(scheme, options="missing: ignore"):
+    lines = [f"  {k}: {{range: [-.inf, .inf], weight: {w}, {options}}}" for k, w in WEIGHTS.items()]
+    return rewardspec.loads("\n".join(["rewardspec: 1", "components:", *lines, f"advantage: {scheme}", ""]))
+
+
+def adapted(spec, data):
+    advantages = Advantages(spec, 0)
+    mask, rewards = data.batch["response_mask"], data.batch["token_level_rewards"]
+    return advantages(of_data_proto(trainer_like(), data, mask, rewards), mask, 1, 10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", SCHEMES)
+def test_dialect_verl_is_verls_own_estimator(name, seed):
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    data = batch_of(seed, [2, 3, 8, 5, 2, 16])
+    actual = adapted(loads(SCHEMES[name]).under("verl"), data)
+    config = {"gdpo_reward_keys": list(WEIGHTS), "gdpo_reward_weights": list(WEIGHTS.values())}
+    expected = compute_advantage(data, adv_estimator=name, config=config).batch["advantages"]
+    assert actual.dtype == torch.float32
+    close(actual.unsqueeze(-1) * data.batch["response_mask"], expected)
+
+
+def test_a_response_that_was_left_empty_has_no_part():
+    data = batch_of(0, [4, 4])
+    for name in ("response_mask", "attention_mask"):
+        data.batch[name][3, -9:] = 0
+    keep = [i for i in range(8) if i != 3]
+    actual = adapted(loads("grpo"), data)
+    assert actual[3] == 0
+    torch.testing.assert_close(actual[keep], adapted(loads("grpo"), data.select_idxs(keep)))
+
+
+def test_a_response_that_rollout_correction_rejected_counts_in_its_group():
+    data = batch_of(0, [4, 4])
+    expected = adapted(loads("grpo"), data)
+    data.batch["response_mask"] = data.batch["response_mask"].clone()
+    data.batch["response_mask"][3] = 0
+    torch.testing.assert_close(adapted(loads("grpo"), data), expected)
+
+
+def test_a_value_that_is_missing_follows_the_spec():
+    data = batch_of(0, [4, 4])
+    info = data.non_tensor_batch["reward_extra_info"]
+    info[2]["a"] = None
+    del info[5]["a"]
+    columns = {k: [x.get(k) for x in info] for k in WEIGHTS}
+    expected = rewardspec.compile(loads("gdpo"))(columns, data.non_tensor_batch["uid"].tolist()).advantages
+    torch.testing.assert_close(adapted(loads("gdpo"), data), expected)
+    with pytest.raises(ValueError, match="`a`") as error:
+        adapted(loads("gdpo", "missing: error"), data)
+    assert "rollout 2" in str(error.value) and data.non_tensor_batch["uid"][2] in str(error.value)
+
+
+def test_a_name_that_goes_missing_later_is_an_error_with_the_names_that_are_there():
+    data = batch_of(0, [4, 4])
+    advantages = Advantages(loads("grpo"), 0)
+    mask, rewards = data.batch["response_mask"], data.batch["token_level_rewards"]
+    advantages(of_data_proto(trainer_like(), data, mask, rewards), mask, 1, 10)
+    for info in data.non_tensor_batch["reward_extra_info"]:
+        info["bb"] = info.pop("b")
+    del data.non_tensor_batch["b"]
+    with pytest.raises(BindingError, match="nothing measures `b`") as error:
+        advantages(of_data_proto(trainer_like(), data, mask, rewards), mask, 2, 10)
+    assert "in this batch compute_score returned `a`, `c`, `bb`" in str(error.value)
+
+
+def test_score_is_what_verl_has_as_the_reward():
+    spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  score: {range: [-.inf, .inf]}\nadvantage: grpo\n")
+    data = batch_of(1, [4, 4])
+    close(adapted(spec.under("verl"), data), adapted(loads("grpo").under("verl"), data))
+
+
+def test_a_trainer_that_does_not_serve_rewards_is_told_so():
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    with pytest.raises(BindingError, match=r"trainers of verl\.trainer\.main_ppo"):
+        compute_advantage(batch_of(0, [4, 4]), adv_estimator="rewardspec", config={})
+
+
+# V1: rows are keys of TransferQueue
+
+
+def queue_of(monkeypatch, rows, **more):
+    """A TransferQueue that holds (key, mask, info, is_padding) for each row, and the batch of all of them."""
+    import transfer_queue
+
+    data = {
+        "extra_fields": [{"reward_extra_info": info} for _, _, info, _ in rows],
+        "response_mask": [torch.tensor(mask) for _, mask, _, _ in rows],
+        "responses": [torch.full((len(mask),), 5) for _, mask, _, _ in rows],
+        **more,
+    }
+    keys = [key for key, *_ in rows]
+
+    def kv_batch_get(keys, partition_id, select_fields):
+        at = [batch.keys.index(key) for key in keys]
+        names = data if select_fields is None else [name for name in select_fields if name in data]
+        return {name: [data[name][i] for i in at] for name in names}
+
+    batch = SimpleNamespace(keys=keys, tags=[{"is_padding": padding} for *_, padding in rows], partition_id="train")
+    monkeypatch.setattr(transfer_queue, "kv_batch_get", kv_batch_get)
+    return batch
+
+
+def of_queue(spec, batch, mask):
+    advantages = Advantages(spec, 0)
+    found = of_transfer_queue(trainer_like(), batch, mask, torch.zeros(mask.shape), advantages.wanted)
+    return advantages(found, mask, 1, 10), found
+
+
+def test_outputs_of_one_session_are_one_rollout_and_share_its_advantage(monkeypatch):
+    rows = [
+        ("u_1_1", [1, 1, 1], {"a": 1.0}, False),
+        ("u_0_0", [1, 0, 1], {"a": 0.0}, False),
+        ("u_1_0", [1, 1, 0], {"a": 1.0}, False),
+        ("pad7_0_0", [0], {"a": 1.0}, True),
+        ("u_2_0", [1], {"a": 0.0}, False),
+    ]
+    spec = rewardspec.loads(
+        "rewardspec: 1\nsignals:\n  tokens: {range: [0, .inf]}\n"
+        "components:\n  a: {values: [0, 1]}\n  long: tokens >= 5\nadvantage: dr_grpo\n"
+    )
+    advantages, found = of_queue(spec, queue_of(monkeypatch, rows), torch.ones(5, 3))
+    assert found.rows == [[2, 0], [1], [4]] and found.groups == ["u", "u", "u"]
+    # rewards 2 (right, and of five tokens in two outputs), 0 and 0, less their mean
+    torch.testing.assert_close(advantages, torch.tensor([4 / 3, -2 / 3, 4 / 3, 0, -2 / 3]))
+
+
+def test_a_batch_of_nothing_but_padding_has_no_advantages(monkeypatch):
+    batch = queue_of(monkeypatch, [("pad7_0_0", [0], {}, True), ("pad7_1_0", [0], {}, True)])
+    advantages, _ = of_queue(loads("grpo"), batch, torch.zeros(2, 1))
+    assert advantages.tolist() == [0, 0]
+
+
+def test_rollouts_without_their_reward_tokens_are_an_error(monkeypatch):
+    text = SPEC[SPEC.index("condition:") :].replace("gdpo", "grpo")
+    spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  a: {values: [0, 1]}\n" + text)
+    rows = [("u_0_0", [1], {"a": 1}, False), ("u_1_0", [1], {"a": 0}, False)]
+    lists = [["high", "low"]] * 2  # as submitted: no worker has put one into a prompt
+    with pytest.raises(BindingError, match="ran without the reward tokens"):
+        of_queue(spec, queue_of(monkeypatch, rows, reward_token=lists), torch.ones(2, 1))
+    of_queue(spec, queue_of(monkeypatch, rows, reward_token=["high", "low"]), torch.ones(2, 1))
+
+
+# Settings
+
+
+def config_of(*overrides):
+    import verl.trainer
+    from hydra import compose, initialize_config_dir
+
+    with initialize_config_dir(str(Path(verl.trainer.__file__).parent / "config"), version_base=None):
+        return compose("ppo_trainer", list(overrides))
+
+
+def checked(*overrides, spec=None):
+    spec = EXAMPLE / "spec.yaml" if spec is None else spec
+    config = config_of("algorithm.adv_estimator=rewardspec", f"+algorithm.rewardspec.spec={spec}", *overrides)
+    adapter._check_run(config)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["algorithm.use_kl_in_reward=true"], "actor.use_kl_loss=true"),
+        (["algorithm.norm_adv_by_std_in_grpo=false"], "`advantage: dr_grpo`"),
+        (["algorithm.gamma=0.99"], "algorithm.gamma=0.99 has no effect"),
+        (["algorithm.use_pf_ppo=true"], "adv_estimator=gae"),
+        (["+algorithm.gdpo_reward_keys=[a,b]"], "the spec names its components"),
+        (["+algorithm.gdpo_reward_weights=[1,2]"], "give `weight:`"),
+        (["+reward.reward_kwargs.overlong_buffer_cfg.enable=true"], "say `overlong"),
+        (["custom_reward_function.path=r.py"], "it is reward.custom_reward_function.path now"),
+        (["+algorithm.rewardspec.sed=3"], "algorithm.rewardspec.sed is not known"),
+        (["+algorithm.rewardspec.seed=x"], "it is a whole number"),
+        (["algorithm.rewardspec.spec=null"], "algorithm.rewardspec.spec is not set"),
+        (["algorithm.rewardspec.spec=no/such.yaml"], "no/such.yaml"),
+        (["algorithm.adv_estimator=grpo"], "set algorithm.adv_estimator=rewardspec"),
+    ],
+)
+def test_settings_that_do_not_go_with_a_spec_are_refused(overrides, said):
+    with pytest.raises(BindingError, match=re.escape(said)):
+        checked(*overrides)
+
+
+def test_reward_tokens_need_verls_own_agent_loop_manager():
+    with pytest.raises(BindingError, match="reward tokens"):
+        checked(
+            "actor_rollout_ref.rollout.agent.agent_loop_manager_class=mine.Manager",
+            spec=ROOT / "specs/rc_grpo/rc_grpo.yaml",
+        )
+
+
+def test_other_estimators_are_left_alone():
+    config = config_of("algorithm.adv_estimator=grpo", "algorithm.use_kl_in_reward=true")
+    before = str(config)
+    adapter._check_run(config)
+    assert str(config) == before
+
+
+def test_the_run_carries_the_spec_and_the_module_to_other_machines(monkeypatch):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine")
+    config = checked("+algorithm.rewardspec.constants.limit=32")
+    assert config.algorithm.rewardspec.spec == (EXAMPLE / "spec.yaml").read_text()
+    variables = config.ray_kwargs.ray_init.runtime_env.env_vars
+    assert variables.VERL_USE_EXTERNAL_MODULES == "mine,rewardspec.adapters.verl"
+    carried, _ = adapter.settings(config)
+    assert carried.fingerprint == rewardspec.load(EXAMPLE / "spec.yaml", constants={"limit": 32}).fingerprint
+    adapter._check_run(config)  # V0 checks again, in the actor
+    assert adapter.settings(config)[0].fingerprint == carried.fingerprint
+
+
+def test_the_spec_can_stand_in_the_configuration():
+    from omegaconf import OmegaConf, open_dict
+
+    config = config_of("algorithm.adv_estimator=rewardspec")
+    with open_dict(config):
+        config.algorithm.rewardspec = OmegaConf.create({"spec": SPEC, "seed": 3})
+    spec, seed = adapter.settings(config)
+    assert (spec.name, seed) == ("in-verl", 3)
+
+
+def test_a_hook_that_is_not_there_is_said_at_once_and_again_at_the_start(monkeypatch, caplog):
+    monkeypatch.setattr(adapter, "_missing", [])
+    adapter._hook(SimpleNamespace(__name__="PPOTrainer"), "_compute_advantage", lambda original: original)
+    assert "this verl has no `PPOTrainer._compute_advantage`" in caplog.text
+    with pytest.raises(BindingError, match=r"tested with 0\.9\.1"):
+        checked()
+
+
+def test_importing_rewardspec_imports_no_trainer():
+    code = "import sys, rewardspec; print('torch' in sys.modules, 'verl' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["False", "False"]
+
+
+# The example
+
+
+def test_the_example_goes_together(tmp_path):
+    words = shlex.split((EXAMPLE / "run.sh").read_text().partition("verl.trainer.main_ppo")[2].replace('"$@"', ""))
+    config = config_of(*[word.replace("$here", str(EXAMPLE)).replace("$model", "m") for word in words if word.strip()])
+    spec, _ = adapter.settings(config)
+    compute_score = runpy.run_path(str(EXAMPLE / "reward.py"))["compute_score"]
+    found = compute_score("sums", "17 + 4 is <answer>21</answer>", "21", {})
+    assert found == {"score": 1, "correct": 1, "form": 1}
+    assert {*spec.columns} == {*found, "tokens"} - {"score"}
+    runpy.run_path(str(EXAMPLE / "data.py"))["main"](tmp_path)
+    assert (tmp_path / "train.parquet").stat().st_size > 10_000
