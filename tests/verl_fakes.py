@@ -33,7 +33,7 @@ class FakeServer:
         key = tuple(prompt_ids)
         self.asked[key] = self.asked.get(key, 0) + 1
         digest = hashlib.sha256(f"{key} {self.asked[key]}".encode()).digest()
-        length = 2 + digest[0] % (self.longest - 1)  # up to one more than there is room for
+        length = 2 + digest[0] % self.longest  # up to one more than there is room for
         response = [4 + byte % 10 for byte in digest[1:length]] + [self.eos]
         response = response[: self.longest]
         steps = {"global_steps": 0, "min_global_steps": 0, "max_global_steps": 0}
