@@ -18,6 +18,7 @@ import rewardspec
 from rewardspec.adapters import verl as adapter
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.verl_rollouts import Advantages, of_data_proto, of_transfer_queue
+from rewardspec.adapters.verl_tokens import conditioned
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -92,8 +93,11 @@ def files(tmp_path_factory):
     return folder
 
 
-def main_ppo(folder, *overrides, out="out.jsonl"):
-    """Rows that the actor would train on, metrics by step, and what was printed, of a run of two steps."""
+def main_ppo(folder, *overrides, out="out.jsonl", steps=(1, 2)):
+    """Rows that the actor would train on, metrics by step, and what was printed, of a run of two steps of four prompts.
+
+    steps: those that are trained; the last is the last of the run.
+    """
     path = folder / out
     environment = os.environ | {
         "VERL_USE_EXTERNAL_MODULES": "rewardspec.adapters.verl,verl_fakes",
@@ -109,7 +113,8 @@ def main_ppo(folder, *overrides, out="out.jsonl"):
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [line for line in lines if "metrics" not in line]
     metrics = {line["step"]: line["metrics"] for line in lines if "metrics" in line}
-    return SimpleNamespace(code=done.returncode, said=done.stdout + done.stderr, rows=rows, metrics=metrics)
+    said = done.stdout + done.stderr
+    return SimpleNamespace(code=done.returncode, said=said, rows=rows, metrics=metrics, steps=steps)
 
 
 OVERRIDES = shlex.split("""
@@ -129,7 +134,11 @@ hydra.run.dir=FOLDER/hydra
 
 @pytest.fixture(scope="module")
 def v1(files):
-    return main_ppo(files, "trainer.test_freq=2", out="v1.jsonl")
+    """A run that goes on from a checkpoint after its first step."""
+    (files / "global_step_1").mkdir()
+    resumed = "trainer.resume_mode=resume_path", "trainer.resume_from_path=FOLDER/global_step_1"
+    more = "trainer.total_training_steps=3", "trainer.total_epochs=2", "trainer.test_freq=3"
+    return main_ppo(files, *resumed, *more, out="v1.jsonl", steps=(2, 3))
 
 
 @pytest.fixture(scope="module")
@@ -171,14 +180,14 @@ def data_source(row):
 
 def test_advantages_of_a_run_are_those_of_the_compiled_spec(run):
     fn = rewardspec.compile(rewardspec.loads(SPEC), dialect="verl")
-    for step in (1, 2):
+    for step in run.steps:
         rows = rollouts(run, step)
         columns = {name: [row["info"][name] for row in rows] for name in ("correct", "form", "style")}
         columns["tokens"] = [length(row) for row in rows]
         columns["data_source"] = [data_source(row) for row in rows]
         columns["truncated"] = [int(length(row) == LONGEST and row["responses"][LONGEST - 1] != EOS) for row in rows]
         assert None in columns["style"] and {0, 1} == {*columns["truncated"]}
-        out = fn(columns, [row["uid"] for row in rows], step=step, total_steps=2, seed=7)
+        out = fn(columns, [row["uid"] for row in rows], step=step, total_steps=run.steps[-1], seed=7)
         close(one_each(rows), out.advantages)
         expected = {f"rewardspec/{name}": value for name, value in out.metrics().items()}
         assert run.metrics[step] == pytest.approx(expected, abs=1e-6)
@@ -188,7 +197,7 @@ def test_gdpo_of_a_run_is_what_verls_own_gdpo_gives_where_it_runs(run):
     # in the last step the weight of what verl does not know has gone to 0
     from verl.trainer.ppo import core_algos
 
-    rows = rollouts(run, 2)
+    rows = rollouts(run, run.steps[-1])
     width = max(len(row["response_mask"]) for row in rows)
     mask = torch.tensor([row["response_mask"] + [0] * (width - len(row["response_mask"])) for row in rows]).float()
     advantages, _ = core_algos.get_adv_estimator_fn("gdpo")(
@@ -203,7 +212,7 @@ def test_gdpo_of_a_run_is_what_verls_own_gdpo_gives_where_it_runs(run):
 
 
 def test_groups_of_a_run_are_ragged_and_padding_has_no_advantage(v1):
-    for step in (1, 2):
+    for step in v1.steps:
         uids = [row["uid"] for row in rollouts(v1, step)]
         assert {uids.count(uid) for uid in uids} == {2, 3, 4}
     padding = [row for row in v1.rows if row["padding"]]
@@ -212,8 +221,8 @@ def test_groups_of_a_run_are_ragged_and_padding_has_no_advantage(v1):
 
 def test_reward_tokens_are_in_the_prompts_and_differ_within_groups(run):
     condition = rewardspec.loads(SPEC).condition
-    for step in (1, 2):
-        mixed = 0
+    mixed = 0
+    for step in run.steps:
         groups = {}
         for row in rollouts(run, step):
             assert row["text"].endswith(f"goal {row['reward_token']} <assistant>")
@@ -225,7 +234,7 @@ def test_reward_tokens_are_in_the_prompts_and_differ_within_groups(run):
             sorted(part) for part in np.split(np.array(drawn), np.cumsum(sizes)[:-1])
         ]
         mixed += sum(len({*names}) > 1 for names in groups.values())
-        assert mixed
+    assert mixed
 
 
 def test_names_that_do_not_fit_end_the_run_with_its_first_batch(files):
@@ -376,6 +385,31 @@ def test_a_name_that_goes_missing_later_is_an_error_with_the_names_that_are_ther
     assert "in this batch compute_score returned `a`, `c`, `bb`" in str(error.value)
 
 
+VSPO = """\
+rewardspec: 1
+components:
+  reward: {range: [0, 1]}
+keep: var(total, ddof=0) >= 1e-6
+refill: (max(total, over=batch) - mean(total)) * var(total, ddof=0) / 0.1
+advantage: grpo * (2 - 1 / copies)
+"""
+
+
+def test_vspo_weighs_groups_by_how_often_they_are_drawn():
+    spec = rewardspec.loads(VSPO)
+    data = batch_of(3, [4, 4, 4, 4])
+    uid, info = data.non_tensor_batch["uid"].tolist(), data.non_tensor_batch["reward_extra_info"]
+    for i in range(16):
+        info[i]["reward"] = 0.5 if uid[i] == uid[0] else info[i]["b"]
+    advantages = Advantages(spec, 5)
+    mask, rewards = data.batch["response_mask"], data.batch["token_level_rewards"]
+    found = advantages(of_data_proto(trainer_like(), data, mask, rewards), mask, 7, 10)
+    out = rewardspec.compile(spec)({"reward": [x["reward"] for x in info]}, uid, step=7, total_steps=10, seed=5)
+    assert out.copies.max() == 2 and out.copies.min() == 0
+    close(found, out.advantages)
+    assert advantages.metrics()["rewardspec/most_copies"] == 2
+
+
 def test_score_is_what_verl_has_as_the_reward():
     spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  score: {range: [-.inf, .inf]}\nadvantage: grpo\n")
     data = batch_of(1, [4, 4])
@@ -383,8 +417,14 @@ def test_score_is_what_verl_has_as_the_reward():
 
 
 def test_a_trainer_that_does_not_serve_rewards_is_told_so():
-    from verl.trainer.ppo.ray_trainer import compute_advantage
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer, compute_advantage
 
+    class Other(RayPPOTrainer):
+        def fit(self):
+            pass
+
+    with pytest.raises(BindingError, match="Other has a `fit` of its own"):
+        Other(checked())
     with pytest.raises(BindingError, match=r"trainers of verl\.trainer\.main_ppo"):
         compute_advantage(batch_of(0, [4, 4]), adv_estimator="rewardspec", config={})
 
@@ -452,6 +492,17 @@ def test_rollouts_without_their_reward_tokens_are_an_error(monkeypatch):
     with pytest.raises(BindingError, match="ran without the reward tokens"):
         of_queue(spec, queue_of(monkeypatch, rows, reward_token=lists), torch.ones(2, 1))
     of_queue(spec, queue_of(monkeypatch, rows, reward_token=["high", "low"]), torch.ones(2, 1))
+
+
+def test_validation_asks_for_the_best():
+    condition = rewardspec.loads(SPEC).condition
+    rollout = {"raw_prompt": [{"role": "user", "content": "add 1 2"}], "session_id": 1}
+    found = conditioned(condition, rollout, validate=True)
+    assert found["raw_prompt"] == [{"role": "user", "content": condition.render("add 1 2", "high")}]
+    found = conditioned(condition, rollout | {"reward_token": ["high", "low"]}, validate=False)
+    assert found["reward_token"] == "low" and found["raw_prompt"] != rollout["raw_prompt"]
+    with pytest.raises(BindingError, match="no reward token"):
+        conditioned(condition, rollout, validate=False)
 
 
 # Settings

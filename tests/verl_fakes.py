@@ -8,6 +8,7 @@ it would train on to $VERL_FAKES_OUT, one JSON line a row.
 import hashlib
 import json
 import os
+from functools import wraps
 from types import SimpleNamespace
 
 from rewardspec.adapters import verl as adapter
@@ -160,6 +161,7 @@ def logged(trainer):
     """Keep what the trainer logs."""
     fit = trainer.fit
 
+    @wraps(fit)
     def wrapper(self, *args, **kwargs):
         from verl.utils.tracking import Tracking
 

@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 
 NAME = "rewardspec"  # of the estimator, and of the section under `algorithm`
 TESTED = ("0.9.1",)
+NOT_SERVED = (
+    "algorithm.adv_estimator=rewardspec is for the trainers of verl.trainer.main_ppo, V1 and V0 "
+    f"(tested with verl {', '.join(TESTED)})"
+)
 KEYS = ("spec", "dialect", "constants", "seed")
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 _missing: list[str] = []  # hooks that this verl does not have
@@ -182,10 +186,7 @@ def estimator(token_level_rewards, response_mask, config=None, index=None, **_):
     """verl's interface: advantages and returns, [N, L]. Who calls is known from the hooks in the trainers."""
     serve = _serving.get()
     if serve is None:
-        raise BindingError(
-            f"algorithm.adv_estimator={NAME} is for the trainers of verl.trainer.main_ppo (V1 and V0): this one does "
-            f"not pass on what compute_score returned (tested with verl {', '.join(TESTED)})"
-        )
+        raise BindingError(f"this trainer does not pass on what compute_score returned: {NOT_SERVED}")
     advantages = serve(token_level_rewards, response_mask).unsqueeze(-1) * response_mask
     return advantages, advantages
 
@@ -223,15 +224,22 @@ def _in_core_algos(module: ModuleType) -> None:
         module.register_adv_est(NAME)(estimator)
 
 
-def _trainer_init(original):
-    def wrapper(self, *args, **kwargs):
-        from rewardspec.adapters.verl_rollouts import Advantages
+def _trainer_init(served_by: str) -> Callable:
+    """Read the spec when a trainer is built. served_by: the method that is hooked, which it has to leave in place."""
 
-        config = kwargs["config"] if "config" in kwargs else args[0]
-        self.rewardspec = Advantages(*settings(config)) if chosen(config) else None
-        return original(self, *args, **kwargs)
+    def wrap(original):
+        def wrapper(self, *args, **kwargs):
+            from rewardspec.adapters.verl_rollouts import Advantages
 
-    return wrapper
+            config = kwargs["config"] if "config" in kwargs else args[0]
+            self.rewardspec = Advantages(*settings(config)) if chosen(config) else None
+            if chosen(config) and not getattr(getattr(type(self), served_by), "_rewardspec", False):
+                raise BindingError(f"{type(self).__name__} has a `{served_by}` of its own: {NOT_SERVED}")
+            return original(self, *args, **kwargs)
+
+        return wrapper
+
+    return wrap
 
 
 def _in_v1(module: ModuleType) -> None:
@@ -263,7 +271,7 @@ def _in_v1(module: ModuleType) -> None:
 
         return wrapper
 
-    _hook(module.PPOTrainer, "__init__", _trainer_init)
+    _hook(module.PPOTrainer, "__init__", _trainer_init("_compute_advantage"))
     _hook(module.PPOTrainer, "_compute_advantage", compute_advantage)
     _hook(module.PPOTrainer, "_submit_batch_to_rollout", submit)
 
@@ -305,7 +313,7 @@ def _in_v0(module: ModuleType) -> None:
 
         return wrapper
 
-    _hook(module.RayPPOTrainer, "__init__", _trainer_init)
+    _hook(module.RayPPOTrainer, "__init__", _trainer_init("fit"))
     _hook(module.RayPPOTrainer, "fit", fit)
     _hook(module, "compute_advantage", compute_advantage)
     _hook(module, "compute_data_metrics", compute_data_metrics)

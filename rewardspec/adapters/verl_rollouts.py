@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from rewardspec.adapters.binding import BindingError, check_rewards
@@ -50,15 +52,12 @@ class Rollouts:
 
 
 def plain(value):
-    """A value out of its tensor, array or wrapper."""
-    value = getattr(value, "data", value) if type(value).__name__.startswith("NonTensor") else value
-    return (
-        value.item() if hasattr(value, "item") and getattr(value, "size", None) is not None and _one(value) else value
-    )
-
-
-def _one(value) -> bool:
-    return (value.numel() if isinstance(value, torch.Tensor) else value.size) == 1
+    """A value out of its wrapper, and one number out of its tensor or array."""
+    if type(value).__name__.startswith("NonTensor"):
+        value = value.data
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
+        value = value.item()
+    return value
 
 
 class Advantages:
@@ -146,7 +145,10 @@ def of_transfer_queue(trainer, batch, mask: torch.Tensor, rewards: torch.Tensor,
     # rollout correction may have emptied masks of real responses: theirs count in their group's statistics
     fields = ["extra_fields", "response_mask", *(name for name in wanted if name not in FILLED_IN)]
     data = fetch(list(dict.fromkeys(fields)))
-    extra = [plain(value) or {} for value in data["extra_fields"]]
+    there = set(data.keys())
+    extra = (
+        [plain(value) or {} for value in data["extra_fields"]] if "extra_fields" in there else [{}] * len(batch.keys)
+    )
     masks = [row.sum().item() for row in data["response_mask"]]
     sessions: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):
@@ -161,7 +163,7 @@ def of_transfer_queue(trainer, batch, mask: torch.Tensor, rewards: torch.Tensor,
         return [cut_off(trainer, responses[row].tolist()) for row in last]
 
     def column(name):
-        return [data[name][row] for row in last] if name in data.keys() else None  # noqa: SIM118 - a TensorDict
+        return [data[name][row] for row in last] if name in there else None
 
     return Rollouts(
         rows=rows,
