@@ -405,9 +405,9 @@ def test_vspo_weighs_groups_by_how_often_they_are_drawn():
     mask, rewards = data.batch["response_mask"], data.batch["token_level_rewards"]
     found = advantages(of_data_proto(trainer_like(), data, mask, rewards), mask, 7, 10)
     out = rewardspec.compile(spec)({"reward": [x["reward"] for x in info]}, uid, step=7, total_steps=10, seed=5)
-    assert out.copies.max() == 2 and out.copies.min() == 0
+    assert out.copies.max() > 1 and out.copies.min() == 0
     close(found, out.advantages)
-    assert advantages.metrics()["rewardspec/most_copies"] == 2
+    assert advantages.metrics()["rewardspec/most_copies"] == out.copies.max()
 
 
 def test_score_is_what_verl_has_as_the_reward():
@@ -569,6 +569,10 @@ def test_the_run_carries_the_spec_and_the_module_to_other_machines(monkeypatch):
     assert variables.VERL_USE_EXTERNAL_MODULES == "mine,rewardspec.adapters.verl"
     carried, _ = adapter.settings(config)
     assert carried.fingerprint == rewardspec.load(EXAMPLE / "spec.yaml", constants={"limit": 32}).fingerprint
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "")
+    where = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
+    variables = checked(f"{where}=theirs").ray_kwargs.ray_init.runtime_env.env_vars
+    assert variables.VERL_USE_EXTERNAL_MODULES == "theirs,rewardspec.adapters.verl"
     adapter._check_run(config)  # V0 checks again, in the actor
     assert adapter.settings(config)[0].fingerprint == carried.fingerprint
 

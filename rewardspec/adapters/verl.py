@@ -8,6 +8,10 @@ The spec's columns are what `compute_score` returns in its dict, by name; else `
 `score`, which are filled in; else columns of the data set. `step` is verl's `global_steps`, which is 1 in the
 first step. Further keys of `algorithm.rewardspec`: `dialect`, `constants`, `seed`.
 
+V0 hands on `data_source` alone of the data set. Rejection by rollout correction leaves a rollout in its group's
+statistics; in V0 its tokens are then fewer. Outputs of one session are one rollout: the last one's values, the
+tokens of all. Groups that are drawn again (`refill`) are weighted; rows stay where they are.
+
 Importing this module only notes what to do once verl imports its own modules: verl imports plugins before them,
 and its V1 trainer cannot be imported without TransferQueue.
 """
@@ -54,7 +58,7 @@ def settings(config) -> tuple[Spec, int]:
     section = _plain(config.algorithm.get(NAME, None)) or {}
     problems = [f"this verl has no {hook}: the adapter was tested with {', '.join(TESTED)}" for hook in _missing]
     if not isinstance(section, Mapping):
-        section, _ = {}, problems.append(f"algorithm.{NAME} is {section!r}: it holds {', '.join(KEYS)}")
+        raise BindingError(f"algorithm.{NAME} is {section!r}: it holds {', '.join(KEYS)}")
     for key in section:
         if key not in KEYS and key != "file":
             problems.append(f"algorithm.{NAME}.{key} is not known: there are {', '.join(KEYS)}")
@@ -138,14 +142,12 @@ def _travel(config) -> None:
                 section.spec = str(Path(given).absolute())
             else:
                 section.spec, section.file = text.rstrip("\n") + "\n", str(given)
-    modules = [name for name in os.environ.get(MODULES, "").split(",") if name]
-    if __name__ not in modules:
-        modules.append(__name__)
     if config.get("ray_kwargs", None) is not None:
+        where = f"ray_kwargs.ray_init.runtime_env.env_vars.{MODULES}"
+        modules = OmegaConf.select(config, where) or os.environ.get(MODULES, "")
+        modules = dict.fromkeys(name for name in [*modules.split(","), __name__] if name)
         with open_dict(config):
-            where = f"ray_kwargs.ray_init.runtime_env.env_vars.{MODULES}"
-            if not OmegaConf.select(config, where):
-                OmegaConf.update(config, where, ",".join(modules), force_add=True)
+            OmegaConf.update(config, where, ",".join(modules), force_add=True)
 
 
 def _check_run(config) -> None:
