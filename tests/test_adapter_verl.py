@@ -253,20 +253,24 @@ def test_a_setting_that_would_have_no_effect_ends_the_run_before_ray_starts(file
     assert "ray init kwargs" not in run.said and "Started a local Ray" not in run.said
 
 
-@pytest.mark.parametrize("module", ["rewardspec.adapters.verl", "rewardspec.adapters.no_such_module"])
-def test_the_entry_point_installs_the_hooks(module, tmp_path):
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_entry_point_installs_the_hooks_or_says_why_not(broken, tmp_path):
     (tmp_path / "plugin-1.dist-info").mkdir()
     (tmp_path / "plugin-1.dist-info" / "METADATA").write_text("Name: plugin\nVersion: 1\n")
-    (tmp_path / "plugin-1.dist-info" / "entry_points.txt").write_text(f"[verl.plugins]\nrewardspec = {module}\n")
+    entry = "[verl.plugins]\nadapter = rewardspec.adapters.verl\n"
+    (tmp_path / "plugin-1.dist-info" / "entry_points.txt").write_text(entry)
+    other = "import verl.utils.config as c; del c.validate_config\n"  # another plugin, loaded first: another verl
+    (tmp_path / "other.py").write_text(other if broken else "")
     code = (
         "import verl.utils.config as c; from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as r;"
-        "print(hasattr(c.validate_config, '_rewardspec'), 'rewardspec' in r)"
+        "print(hasattr(getattr(c, 'validate_config', None), '_rewardspec'), 'rewardspec' in r)"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
-    environment.pop("VERL_USE_EXTERNAL_MODULES", None)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    environment |= {"VERL_USE_EXTERNAL_MODULES": "other", "VERL_USE_EXTERNAL_PLUGINS": "adapter"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
-    works = module.endswith("verl")
-    assert done.stdout.splitlines()[-1] == f"{works} {works}", done.stderr
+    assert done.stdout.splitlines()[-1] == f"{not broken} True", done.stderr
+    said = "this verl has no `verl.utils.config.validate_config`: the adapter is not in force"
+    assert (said in done.stderr) == broken
 
 
 # Parity with verl's own estimators, on DataProtos

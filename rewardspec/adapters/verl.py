@@ -13,7 +13,8 @@ statistics; in V0 its tokens are then fewer. Outputs of one session are one roll
 tokens of all. Groups that are drawn again (`refill`) are weighted; rows stay where they are.
 
 Importing this module only notes what to do once verl imports its own modules: verl imports plugins before them,
-and its V1 trainer cannot be imported without TransferQueue.
+and its V1 trainer cannot be imported without TransferQueue. Where verl does not know the estimator `rewardspec`,
+`python -c "import rewardspec.adapters.verl"` shows why: what fails in a plugin is not shown by verl itself.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ def _in_config(module: ModuleType) -> None:
         return wrapper
 
     _hook(module, "validate_config", validate_config)
-    if "verl.utils" in sys.modules:
+    if "verl.utils" in sys.modules and hasattr(module, "validate_config"):
         sys.modules["verl.utils"].validate_config = module.validate_config
 
 
