@@ -69,7 +69,7 @@ def test_check_as_json(broken):
 
 
 def test_check_of_clean_specs_as_json_is_an_empty_list():
-    assert json.loads(run("check", SPECS / "math.yaml", "--format", "json").stdout) == []
+    assert json.loads(run("check", SPECS / "math_conditioned.yaml", "--format", "json").stdout) == []
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference as ref
+from test_cases import CASE
 
 import rewardspec
 from rewardspec.compiler import check
 from rewardspec.lint.finding import codes, find, findings, page
 from rewardspec.source import Source
-from test_cases import CASE
 
 FOLDER = Path(__file__).parent / "cases/findings"
 SPECS = Path(__file__).parents[1] / "specs"

@@ -16,8 +16,6 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb, inf, nan
 
-import numpy as np
-
 from rewardspec.analysis.parts import (
     batch_step,
     column_points,
@@ -271,6 +269,8 @@ class Question:
 
     def margins(self, names: Sequence[str], groups: list, size: int) -> list:
         """By how much each group keeps each guarantee: clearly kept above SLACK, broken below -SLACK."""
+        import numpy as np  # checking a spec looks at groups too, and has no need of it
+
         result: dict[str, list[float]] = {name: [float("nan")] * len(groups) for name in names}
         by_moment: dict[tuple, list[int]] = {}
         for i, (_, _, moment) in enumerate(groups):
@@ -403,6 +403,8 @@ def _told(graph: Graph, advantage: Node) -> Node:
 
 
 def _column(values: list, symbols: tuple[str, ...] | None):
+    import numpy as np
+
     if symbols is not None:
         return [None if v is None else symbols[int(v)] for v in values]
     return np.array([nan if v is None else float(v) for v in values])
