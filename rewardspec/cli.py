@@ -180,10 +180,19 @@ def compile_(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the module here.", show_default=False)
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Write into the folder -o what this trainer needs: trl, verl or openrlhf.", show_default=False
+        ),
+    ] = None,
     dialect: Dialect = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Print or write a spec as a Python module that needs only torch."""
+    """Print or write a spec as a Python module that needs only torch, or as what a trainer's configuration needs."""
+    if target is not None:
+        _embed(file, target, output, dialect, set_)
+        return
     source = _load(file, set_, dialect).python
     if output is None:
         typer.echo(source, nl=False)
@@ -193,6 +202,22 @@ def compile_(
     except OSError as error:
         _misuse(f"cannot write {output}: {error.strerror or error}")
     typer.echo(f"wrote {output}", err=True)
+
+
+def _embed(file: Path, target: str, folder: Path | None, dialect: str | None, settings: list[str]) -> None:
+    from rewardspec.adapters.embedding import TARGETS, embedded, write
+
+    if target not in TARGETS:
+        _misuse(f"--target is {', '.join(TARGETS)}, not {target!r}")
+    if folder is None:
+        _misuse("--target writes several files: name a folder with -o")
+    if settings:
+        _misuse("--target embeds the spec as it stands: change its `define:` in place of --set")
+    try:
+        for path in write(embedded(_load(file, [], dialect), target), folder):
+            typer.echo(f"wrote {path}", err=True)
+    except OSError as error:
+        _misuse(f"cannot write into {folder}: {error.strerror or error}")
 
 
 @app.command()
