@@ -166,10 +166,18 @@ def loads(
     advantage: an expression in place of the spec's own: the same rewards under another scheme.
     Raises SpecError with everything that is wrong with it.
     """
-    spec, report = check(Source(name, text), {key: str(value) for key, value in constants.items()}, advantage)
+    spec, report = check(Source(name, text), {key: _written(value) for key, value in constants.items()}, advantage)
     if spec is None:
         raise SpecError(report.sorted())
     return spec
+
+
+def _written(value: object) -> str:
+    """A constant as a spec would write it."""
+    try:
+        return str(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return "1e999"
 
 
 def load(path: str | PathLike, *, constants: Mapping[str, object] = {}, advantage: str | None = None) -> Spec:

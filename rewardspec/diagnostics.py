@@ -134,7 +134,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, if any is near."""
     if len(name) > 80:
         return None
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    known = list(known)
+    for like in (str.lower, sorted):  # another case, letters swapped
+        same = [k for k in known if like(k) == like(name)]
+        if same:
+            return same[0]
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
     return close[0] if close else None
 
 

@@ -120,17 +120,19 @@ class Names:
     def unknown(self, expr: Name, scope: Scope) -> None:
         name = expr.text
         known = self.names(scope)
-        help = did_you_mean(name, known)
+        help = None
         if name.lower() in ("yes", "no", "true", "false", "on", "off"):
             help = f"`{name}` is a name here; write 1 or 0"
         elif name.lower() in ("none", "null", "nan"):
             help = "what was not measured is `missing`"
         elif name == "advantage":
             help = "`advantage` can be used in `guarantees:` only"
-        elif help is None and name in FUNCTIONS:
+        elif name in FUNCTIONS:
             help = f"it is a function: `{FUNCTIONS[name].signature(name)}`"
-        elif self.function(name, scope) is not None and help is None:
-            help = f"it is a function: `{name}(...)`"
+        elif self.function(name, scope) is not None:
+            help = f"it is a function: `{self.function(name, scope).signature.span.text}`"
+        else:
+            help = did_you_mean(name, known)
         if help is None:
             own = dict.fromkeys((*self.declared.columns, *self.declared.components))
             shown = ", ".join(f"`{name}`" for name in own)
