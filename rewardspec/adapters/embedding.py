@@ -42,7 +42,7 @@ def _trl(spec: Spec) -> dict[str, str]:
     text = "".join(f"    {line}".rstrip() + "\n" for line in spec.source.text.splitlines())
     dialect = f"  REWARDSPEC_DIALECT: {spec.dialect}\n" if spec.dialect else ""
     functions = "".join(f"  - my_rewards.{name}\n" for name in spec.columns if name not in FILLED)
-    lines = f"""{_head(spec, "TRL 1.16.0")}# Usage: trl grpo --config trl.yaml, with your model, data set and settings added.
+    lines = f"""{_head(spec, "TRL 1.16.0")}# Usage: trl grpo --config trl.yaml, with model, data set and settings added.
 env:
   REWARDSPEC: |
 {text}{dialect}reward_funcs:

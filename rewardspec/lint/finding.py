@@ -20,7 +20,8 @@ from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.syntax.yaml import Mapping
 
 SIZES = (2, 3)  # of the groups that are looked at
-MOST_LOOKED_AT = 600  # groups of one size; with more of them a finding says nothing
+MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
+FEW = 61
 
 _OUTCOMES = re.compile(r"(is_)?(correct|outcome|success|solved|acc|pass|answer|right|exact_match)", re.IGNORECASE)
 
@@ -129,12 +130,16 @@ class Facts:
     @cached_property
     def groups(self) -> dict[int, list[tuple]] | None:
         """Every group of two and of three: (rollouts, columns of the group, moment). None where there are too many."""
+        found = {size: groups for size, groups in self.some_groups.items() if len(groups) != FEW}
+        return found or None
+
+    @cached_property
+    def some_groups(self) -> dict[int, list[tuple]]:
+        """Groups of two and of three: all of them, or `FEW` where there are too many."""
         found = {}
         for size in SIZES:
             groups, _ = self.question.groups(size, 0)
-            if len(groups) > MOST_LOOKED_AT:
-                return found or None
-            found[size] = groups
+            found[size] = groups if len(groups) <= MOST_LOOKED_AT else groups[:: len(groups) // FEW][:FEW]
         return found
 
     @cached_property
@@ -164,17 +169,15 @@ class Facts:
         return self.values(node, group)
 
     def table(self, group: tuple, advantages: list) -> str:
-        """A group on a line: what each rollout is worth and gets."""
-        names = list(self.shaped)
-        columns = [self.shaped_in(name, group) for name in names]
+        """A group on a line: what each rollout is worth, and what it gets."""
+        columns = {name: values for name in self.shaped if (values := self.shaped_in(name, group)) is not None}
+        telling = [name for name, values in columns.items() if name == self.outcome or len(set(values)) > 1]
         rows = []
         for i, a in enumerate(advantages):
-            parts = [
-                f"{n} {'-' if c[i] is None else format(float(c[i]), '.4g')}"
-                for n, c in zip(names, columns, strict=True)
-                if c
+            shown = [
+                f"{n} {'-' if columns[n][i] is None else format(float(columns[n][i]), '.4g')}" for n in telling[:5]
             ]
-            rows.append(f"({', '.join(parts)}) gets {float(a):.3g}")
+            rows.append(f"({', '.join([*shown, *['...'] * (len(telling) > 5)])}) gets {float(a):.3g}")
         return "; ".join(rows)
 
 

@@ -176,9 +176,9 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
 
 def _looked_at(facts: Facts) -> Iterator[tuple[tuple, list]]:
     """Small groups and their advantages, where there is an outcome and the rest of the batch does not decide."""
-    if facts.outcome is None or facts.groups is None or facts.looks_at_batch or facts.question.step == "shift":
+    if facts.outcome is None or facts.looks_at_batch or facts.question.step == "shift":
         return
-    for groups in facts.groups.values():
+    for groups in facts.some_groups.values():
         for group in groups:
             advantages = facts.advantages(group)
             if advantages is None:
