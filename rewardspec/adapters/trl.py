@@ -1,0 +1,287 @@
+"""A spec's advantages inside TRL's GRPO and RLOO trainers. Tested with TRL 1.16.0.
+
+    from rewardspec.adapters.trl import RewardSpecGRPOTrainer
+
+    trainer = RewardSpecGRPOTrainer(model, reward_funcs=[correct, brief], spec="spec.yaml", args=..., train_dataset=...)
+
+Reward functions measure the spec's columns and are matched to them by name (`__name__`, or what TRL logs them
+as). Columns that no function measures come from the data set, or are `tokens` (those of the completion that
+the model wrote) and `truncated` (1 where it was cut off). Weights, aggregation and scaling stand in the spec:
+the trainer's own settings for them are refused. Its metrics `reward` and `reward_std` go on being those of the
+plain sum of all reward functions; what the spec makes of them is logged under `rewardspec/`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from os import PathLike
+
+import torch
+
+from rewardspec.adapters.binding import BindingError, read_spec
+from rewardspec.adapters.trl_checks import AUTOMATIC, check_columns, check_settings
+from rewardspec.adapters.trl_rows import moved
+from rewardspec.compiler import Spec, compile
+
+try:
+    from accelerate.utils import gather_object
+    from trl import GRPOTrainer, RLOOTrainer
+except ImportError as error:
+    raise ImportError("rewardspec.adapters.trl needs TRL; it was tested with trl==1.16.0") from error
+
+TESTED = ("1.16.0",)
+HOOKS = {"_calculate_rewards": 4, "_generate_and_score_completions": 1}  # method: arguments after self
+STATE = ("_logs", "_metrics", "num_generations", "num_generations_eval", "reward_func_names", "eos_token_ids")
+
+logger = logging.getLogger(__name__)
+
+if version("trl") not in TESTED:
+    logger.warning(f"rewardspec.adapters.trl was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}")
+
+
+class RewardSpecMixin:
+    """The advantages of a spec, for a trainer of yours: `class Mine(RewardSpecMixin, MyGRPOTrainer)`.
+
+    spec: a `Spec`, the path of a file, or a text. constants: for names of its `define:`. dialect: None for the
+    spec's own numerics, `trl` for those of the trainer's built-in schemes.
+    move_rows: put copies of the groups that `refill` draws in the places of those left out. Without it nothing
+    moves, and their advantages are weighted instead.
+    Whatever is drawn, reward tokens too, depends on `args.seed` and the step alone.
+    Raises SpecError for a spec with errors, BindingError where it does not go with the trainer.
+    """
+
+    def __init__(
+        self,
+        *args,
+        spec: Spec | str | PathLike,
+        dialect: str | None = None,
+        constants: Mapping[str, object] = {},
+        move_rows: bool = False,
+        **kwargs,
+    ):
+        read = read_spec(spec, constants, dialect)
+        super().__init__(*args, **kwargs)
+        bind(self, read, move_rows)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        check_hooks(cls)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._measured = rewards, inputs, completion_ids_list
+        return rewards
+
+    def _generate_and_score_completions(self, inputs):
+        mode = "train" if self.model.training else "eval"
+        group_size = self.num_generations if mode == "train" else self.num_generations_eval
+        step, total_steps, seed = *self._moment(), self._seed(mode)
+        place = slice(self.accelerator.process_index * len(inputs), (self.accelerator.process_index + 1) * len(inputs))
+        n = len(inputs) * self.accelerator.num_processes
+        tokens = None
+        if self.spec.condition is not None:
+            tokens = self._tokens(n, group_size, mode, seed, step)
+            inputs = [self._with_token(row, token) for row, token in zip(inputs, tokens[place], strict=True)]
+
+        self._measured = None
+        out = super()._generate_and_score_completions(inputs)
+        columns = self._columns(out, n)
+        result = self.advantage_function(columns, group_size, step=step, total_steps=total_steps, seed=seed)
+
+        advantages = result.advantages.to(out["advantages"].device, torch.float32)
+        self._log_result(mode, columns, result, group_size, tokens)
+        out["advantages"] = advantages[place]
+        if self.move_rows and mode == "train":
+            out = moved(out, *result.refilled, self.accelerator, self._tokenizer.pad_token_id)
+        return out
+
+    def _moment(self) -> tuple[int, int | None]:
+        """The step, and how many there are: None before training, where `max_steps` is not set."""
+        total_steps = self.state.max_steps if self.state.max_steps > 0 else self.args.max_steps
+        return self.state.global_step, total_steps if total_steps > 0 else None
+
+    def _seed(self, mode: str) -> int:
+        """Of what is drawn for this generation: `args.seed`, if it is the only one of its step.
+
+        With `steps_per_generation` below `gradient_accumulation_steps` there are several at one step, which
+        have to be drawn apart. A run resumes at the start of a step.
+        """
+        if mode == "eval":
+            return self.args.seed
+        step, count = self._generations
+        count = count + 1 if step == self.state.global_step else 0
+        self._generations = self.state.global_step, count
+        return self.args.seed + (count << 32)
+
+    def _tokens(self, n: int, group_size: int, mode: str, seed: int, step: int) -> list[str]:
+        """The name of a reward token for each of the `n` rollouts, on every process the same."""
+        condition = self.spec.condition
+        if mode == "eval":
+            return [condition.best] * n
+        return condition.draw([i // group_size for i in range(n)], seed, step)
+
+    def _with_token(self, row: dict, token: str) -> dict:
+        # An environment may own the data; TRL then starts from this prompt.
+        prompt = row.get("prompt", [{"role": "user", "content": ""}])
+        return {**row, "prompt": self.spec.condition.render(prompt, token)}
+
+    def _columns(self, out: dict, n: int) -> dict:
+        """What the spec reads, of the rollouts of all processes."""
+        if self._measured is None:
+            raise BindingError(
+                f"{type(self).__name__} scored a batch without calling `_calculate_rewards`: there are no rewards"
+            )
+        rewards, inputs, completion_ids = self._measured
+        self._measured = None
+        if len(rewards) != n or len(out["advantages"]) * self.accelerator.num_processes != n:
+            raise BindingError(
+                f"{n} rollouts went in, {len(rewards)} were scored and {len(out['advantages'])} of this process came "
+                f"back: {type(self).__name__} changes the batch, and rewards cannot be told apart"
+            )
+        columns = {name: rewards[:, k] for k, name in enumerate(self.reward_func_names) if name in self.spec.columns}
+        others = [name for name in self.spec.columns if name not in columns]
+        if others:
+            local = [self._column(name, inputs, completion_ids, out) for name in others]
+            rows = gather_object(list(zip(*local, strict=True)))
+            columns |= {name: list(values) for name, values in zip(others, zip(*rows, strict=True), strict=True)}
+        return {name: columns[name] for name in self.spec.columns}
+
+    def _column(self, name: str, inputs: list[dict], completion_ids: list[list[int]], out: dict) -> list:
+        """A column that is not a reward, of this process's rollouts, as plain values."""
+        if name in inputs[0]:
+            values = [row.get(name) for row in inputs]
+            return [value.tolist() if hasattr(value, "tolist") else value for value in values]
+        if name == "truncated":
+            ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+            return [int(not ids or ids[-1] not in ends) for ids in completion_ids]
+        if name == "tokens":
+            if "tool_mask" not in out:
+                return [len(ids) for ids in completion_ids]
+            written = out["tool_mask"]  # 1 for what the model wrote, and for padding
+            return [int(mask[: len(ids)].sum()) for ids, mask in zip(completion_ids, written, strict=True)]
+        found = ", ".join(f"`{key}`" for key in inputs[0])
+        raise BindingError(f"nothing measures `{name}`, which {self.spec.name} reads; the rows have {found}")
+
+    def _log_result(self, mode: str, columns: dict, result, group_size: int, tokens: list[str] | None) -> None:
+        metrics, extra = self._metrics[mode], self._logs["extra"]
+        metrics.pop("frac_reward_zero_std", None)  # of TRL's scheme, not of the spec's: see groups_without_signal
+        for name, column in columns.items():
+            if self.spec.program.columns[name].domain.symbols is None:
+                metrics[f"rewardspec/raw/{name}"].append(_mean(column))
+        for name, value in result.metrics().items():
+            metrics[f"rewardspec/{name}"].append(value)
+
+        logged, advantages = self._logs["advantages"], result.advantages.tolist()
+        for _ in range(min(len(advantages), len(logged))):
+            logged.pop()  # the trainer's own, of this batch
+        logged.extend(advantages)
+        for name, values in result.rewards.items():
+            extra[f"rewardspec/{name}"].extend(values.tolist())
+        for name, values in (result.shares or {}).items():
+            extra[f"rewardspec/share/{name}"].extend(values.tolist())
+        if self.spec.program.copies is not None:
+            extra["rewardspec/copies"].extend(result.copies.repeat_interleave(group_size).tolist())
+        if tokens is not None:
+            extra["rewardspec/token"].extend(tokens)
+
+
+def _mean(column: torch.Tensor | list) -> float:
+    """Of what is present; NaN where nothing is, which TRL logs as None."""
+    if not isinstance(column, torch.Tensor):
+        column = torch.tensor([float("nan") if value is None else value for value in column], dtype=torch.float64)
+    return column.double().nanmean().item()
+
+
+def check_hooks(trainer: type) -> None:
+    """Raise BindingError where the class below the mixin lacks a method that it hooks into."""
+    others = [base for base in trainer.__mro__ if not issubclass(base, RewardSpecMixin)]
+    if not any(hook in vars(base) for base in others for hook in HOOKS):
+        return  # a mixin still
+    for hook, count in HOOKS.items():
+        method = getattr(super(RewardSpecMixin, trainer), hook, None)
+        if method is None and any(hook in vars(base) for base in others):
+            raise BindingError(f"{trainer.__name__}: RewardSpecMixin has to stand before the trainer that it changes")
+        if method is None:
+            raise BindingError(f"{trainer.__name__} has no `{hook}` to hook into; {_tested()}")
+        try:
+            inspect.signature(method).bind(None, *range(count))
+        except TypeError:
+            raise BindingError(
+                f"`{hook}` of {trainer.__name__} takes {inspect.signature(method)}, and TRL's takes {count} arguments; "
+                f"{_tested()}"
+            ) from None
+
+
+def _tested() -> str:
+    return f"this adapter was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}"
+
+
+def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
+    """Give a trainer that has been set up its spec. Raises BindingError where they do not go together."""
+    absent = [name for name in STATE if not hasattr(trainer, name)]
+    if absent:
+        raise BindingError(f"{type(trainer).__name__} has no {', '.join(f'`{n}`' for n in absent)}; {_tested()}")
+    check_settings(trainer, spec, move_rows)
+    check_columns(trainer, spec)
+    trainer.spec, trainer.move_rows = spec, move_rows
+    trainer.advantage_function = compile(spec)
+    trainer._generations = (-1, 0)  # step, and how many generations there were at it before
+    logger.info(f"advantages by {spec.name} ({spec.fingerprint}), dialect {spec.dialect or 'its own'}")
+
+
+class RewardSpecGRPOTrainer(RewardSpecMixin, GRPOTrainer):
+    """TRL's GRPO trainer with a spec's advantages. `RewardSpecMixin` says what it takes beside TRL's arguments."""
+
+
+class RewardSpecRLOOTrainer(RewardSpecMixin, RLOOTrainer):
+    """TRL's RLOO trainer with a spec's advantages: a REINFORCE loss, clipped by sequence. `beta` has to be 0."""
+
+
+_installed: dict[type, tuple[Spec, bool]] = {}
+
+
+def install(
+    spec: Spec | str | PathLike,
+    *,
+    dialect: str | None = None,
+    constants: Mapping[str, object] = {},
+    move_rows: bool = False,
+) -> None:
+    """Make every `GRPOTrainer` and `RLOOTrainer` of this process that is built from now on compute with a spec.
+
+    For command lines that name no trainer class: `trl grpo` imports the modules of `reward_funcs` before it
+    builds its trainer, so a call on the top level of such a module is enough. Subclasses are left alone.
+    Raises BindingError where another spec was installed before.
+    """
+    read = read_spec(spec, constants, dialect)
+    for trainer, ours in ((GRPOTrainer, RewardSpecGRPOTrainer), (RLOOTrainer, RewardSpecRLOOTrainer)):
+        before = _installed.get(trainer)
+        if before is None:
+            trainer.__init__ = _with_spec(trainer, ours)
+        elif before[0].fingerprint != read.fingerprint or before[1] != move_rows:
+            raise BindingError(f"{before[0].name} was installed before, and now {read.name}: one process has one spec")
+        _installed[trainer] = read, move_rows
+
+
+def _with_spec(trainer: type, ours: type) -> Callable:
+    """The `__init__` of a trainer class, after which its instances are ours and have the installed spec."""
+    original = trainer.__init__
+
+    @functools.wraps(original)
+    def __init__(self, *args, **kwargs):
+        if type(self) is not trainer:
+            return original(self, *args, **kwargs)
+        if isinstance(kwargs.get("reward_funcs"), list):  # `trl_hook.spec` stands for the spec and measures nothing
+            kwargs["reward_funcs"] = [f for f in kwargs["reward_funcs"] if not getattr(f, "stands_for_spec", False)]
+        original(self, *args, **kwargs)
+        self.__class__ = ours
+        bind(self, *_installed[trainer])
+
+    return __init__
+
+
+__all__ = ["AUTOMATIC", "BindingError", "RewardSpecGRPOTrainer", "RewardSpecMixin", "RewardSpecRLOOTrainer", "install"]

@@ -1,0 +1,124 @@
+"""What of a TRL trainer goes against a spec, found before training starts."""
+
+from __future__ import annotations
+
+from rewardspec.adapters.binding import BindingError, check_rewards
+from rewardspec.compiler import Spec
+
+AUTOMATIC = ("tokens", "truncated")  # columns that the adapter measures itself
+OWN = ("prompt", "completion", "completion_ids", "image", "images")  # keys of a row that TRL reads
+
+# Settings of the built-in schemes: (name, what it is where nobody set it, what to do instead).
+STOCK = (
+    ("reward_weights", (None,), "give components a `weight:`"),
+    ("multi_objective_aggregation", ("sum_then_normalize",), "write `advantage: gdpo`, or another scheme"),
+    ("scale_rewards", ("group", True), "write `advantage: dr_grpo` or `batch_grpo`, or another scheme"),
+    ("normalize_advantages", (False,), "write `advantage: whiten(rloo)`"),
+    ("reward_clip_range", (None,), "write `clip(...)` in the spec"),
+)
+
+
+def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
+    """Raise BindingError, a line for each setting that would be ignored, or that does not go with the spec."""
+    args, problems = trainer.args, []
+    for name, defaults, instead in STOCK:
+        value = getattr(args, name, defaults[0])
+        if value not in defaults:
+            problems.append(
+                f"`{name}={value!r}` has no effect on the advantages of {spec.name}: leave it out and {instead}"
+            )
+    if trainer._name == "RLOO" and trainer.beta != 0:
+        problems.append(
+            f"`beta={trainer.beta}`: RLOO has its KL penalty in the reward, which the spec replaces; set `beta=0.0`, "
+            "or train with GRPO, which has it in the loss"
+        )
+    if spec.condition is not None and getattr(trainer, "use_vllm", False) and trainer.vllm_mode == "server":
+        problems.append(
+            "`vllm_mode='server'` generates every completion of a group from one prompt, and the reward tokens of "
+            f"{spec.name} give each its own; use `vllm_mode='colocate'`"
+        )
+    if move_rows and spec.program.copies is None:
+        problems.append(f"`move_rows=True`: {spec.name} has no `refill`, so no row would move")
+    measured = "tokens" in spec.columns and "tokens" not in trainer.reward_func_names
+    tools = getattr(trainer, "tools", None) or getattr(trainer, "rollout_func", None)
+    if measured and tools and args.mask_truncated_completions:
+        problems.append(
+            "`mask_truncated_completions=True` hides which tokens of a completion are a tool's, so `tokens` cannot "
+            "be counted; pass a reward function called `tokens`, or do without the mask"
+        )
+    if problems:
+        raise BindingError("\n".join(problems))
+
+
+def check_columns(trainer, spec: Spec) -> None:
+    """Raise BindingError unless every column of the spec has one source, in training and in evaluation."""
+    rewards, sets = trainer.reward_func_names, _data_sets(trainer)
+    removes = bool(trainer.args.remove_unused_columns)
+    found = {label: _columns_of(data, removes) for label, data in sets.items()}
+    in_training = found["train_dataset"]
+    open_ended = in_training is None or getattr(trainer, "rollout_func", None) is not None  # known in the first batch
+    names = set() if in_training is None else in_training
+    check_ambiguous(spec, rewards, names)
+    try:
+        check_rewards(spec, rewards, {*names, *AUTOMATIC, *(spec.columns if open_ended else ())}, "reward function")
+    except BindingError as error:
+        raise BindingError(str(error) + _removed(trainer, spec, rewards)) from None
+    problems = []
+    for name in spec.columns:
+        if name in rewards:
+            if spec.program.columns[name].domain.symbols is not None:
+                problems.append(f"reward function `{name}` gives numbers, and {spec.name} declares names")
+            continue
+        for label, columns in found.items():
+            if columns is not None and name not in columns and name not in AUTOMATIC and not open_ended:
+                problems.append(f"`{label}` has no column `{name}`, which {spec.name} reads")
+            elif columns is not None and name in columns and not _plain(sets[label], name):
+                problems.append(
+                    f"column `{name}` of `{label}` holds {sets[label].features[name]}: not one number or name a row"
+                )
+    if problems:
+        raise BindingError("\n".join(problems))
+
+
+def check_ambiguous(spec: Spec, rewards: list[str], names: set[str]) -> None:
+    """Raise BindingError where a column of the spec could be either of two things."""
+    problems = []
+    for name in spec.columns:
+        if name in names and name in rewards:
+            problems.append(f"`{name}` is a reward function and a column of the data set: rename one of them")
+        elif name in names and name in AUTOMATIC:
+            problems.append(f"`{name}` is a column of the data set, and what the trainer measures: rename the column")
+    if problems:
+        raise BindingError("\n".join(problems))
+
+
+def _data_sets(trainer) -> dict[str, object]:
+    evaluation = trainer.eval_dataset
+    if evaluation is None:
+        return {"train_dataset": trainer.train_dataset}
+    if not isinstance(evaluation, dict):
+        return {"train_dataset": trainer.train_dataset, "eval_dataset": evaluation}
+    return {"train_dataset": trainer.train_dataset, **{f"eval_dataset[{k!r}]": v for k, v in evaluation.items()}}
+
+
+def _columns_of(data, removes: bool) -> set[str] | None:
+    """The columns that reach the trainer, None where they are not known before the first row."""
+    if data.column_names is None:
+        return None
+    return set() if removes else {name for name in data.column_names if name not in OWN}
+
+
+def _plain(data, name: str) -> bool:
+    """Whether a column holds one number, truth value or text a row."""
+    features = getattr(data, "features", None) or {}
+    kind = str(getattr(features[name], "dtype", "")) if name in features else "int64"
+    return kind.startswith(("int", "uint", "float", "bool", "string", "large_string", "null", "decimal"))
+
+
+def _removed(trainer, spec: Spec, rewards: list[str]) -> str:
+    """A line on columns that `remove_unused_columns` takes away."""
+    names = trainer.train_dataset.column_names or ()
+    gone = [name for name in spec.columns if name in names and name not in rewards]
+    if not trainer.args.remove_unused_columns or not gone:
+        return ""
+    return f"\nthe data set has {', '.join(f'`{n}`' for n in gone)}: set `remove_unused_columns=False`"
