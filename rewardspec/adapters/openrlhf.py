@@ -1,0 +1,429 @@
+"""OpenRLHF: a spec's advantages in the stock `openrlhf.cli.train_ppo_ray`, whose arguments follow `--`.
+
+    python -m rewardspec.adapters.openrlhf --spec spec.yaml -- \\
+        --algo.advantage.estimator group_norm --reward.remote_url reward.py ...
+
+The spec's columns are what `reward_func` (or an agent's last step) returns under `extra_logs`, by name; else `tokens`
+and `truncated`, which are filled in, and what OpenRLHF has itself: `reward`, `score`, `response_clip_ratio`, `kl`.
+`extra_logs` hold numbers; NaN is a missing value. `tokens` counts the model's own tokens, `truncated` is what the agent
+executor says, `reward` the reward after OpenRLHF's length penalties.
+
+`step` counts the training steps before this one, also after resuming; `total_steps` is as many as the prompts are
+enough for (under dynamic filtering there are fewer). A KL penalty in the reward (`--algo.kl.init_coef` without
+`--algo.kl.use_loss`) is added for each token, as ever. `--reward.clip_range` clips advantages in OpenRLHF: not here.
+Groups that are drawn again (`refill`) are weighted; rows stay where they are.
+
+The hooks are put in by a `worker_process_setup_hook` in every worker of the Ray job, when OpenRLHF's modules are
+imported there. Importing this module imports neither OpenRLHF, Ray nor torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.abc
+import logging
+import math
+import runpy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
+
+from rewardspec.adapters.binding import BindingError, read_spec
+from rewardspec.compiler import Spec, loads
+from rewardspec.diagnostics import SpecError
+
+logger = logging.getLogger(__name__)
+
+TESTED = ("0.11.2",)
+CLI = "openrlhf.cli.train_ppo_ray"
+ESTIMATOR = "group_norm"  # the one that says: groups, no critic, nothing whitened afterwards
+FILLED_IN = ("tokens", "truncated", "reward")  # what the adapter knows of every rollout
+ITS_OWN = ("score", "response_clip_ratio")  # what OpenRLHF puts beside `extra_logs`
+OVERWRITTEN = ("kl", "logprobs_diff", "group_reward_std", "return")  # what it puts in their place later
+WAS_TESTED = f"the adapter was tested with {', '.join(TESTED)}"
+
+# Settings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run asks for, in plain values that can be sent to other machines."""
+
+    text: str
+    name: str  # of the file
+    constants: Mapping[str, str]
+    dialect: str | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(cls, spec: Spec, constants: Mapping[str, object] = {}, dialect: str | None = None, seed: int = 0):
+        """Settings for a spec that was read with `constants`."""
+        return cls(spec.source.text, spec.source.name, {k: str(v) for k, v in constants.items()}, dialect, seed)
+
+    def spec(self) -> Spec:
+        spec = loads(self.text, self.name, constants=self.constants)
+        return spec if self.dialect is None else spec.under(self.dialect)
+
+
+def check_settings(args, spec: Spec) -> None:
+    """Raise BindingError unless arguments of `train_ppo_ray` go with the spec. args: nested, as OpenRLHF has them."""
+    problems = _needs(args, spec) + _ignored(args, spec)
+    if problems:
+        raise BindingError("\n".join(problems))
+
+
+def _get(args, path: str, default=None):
+    for part in path.split("."):
+        args = getattr(args, part, None)
+        if args is None:
+            return default
+    return args
+
+
+def _needs(args, spec: Spec) -> list[str]:
+    """What has to be otherwise, with ways out."""
+    found = []
+    estimator = _get(args, "algo.advantage.estimator")
+    if estimator is None or _get(args, "rollout.n_samples_per_prompt") is None:
+        return [f"this OpenRLHF has no algo.advantage.estimator or rollout.n_samples_per_prompt: {WAS_TESTED}"]
+    if estimator != ESTIMATOR:
+        found.append(
+            f"--algo.advantage.estimator {estimator}: pass {ESTIMATOR} (groups without a critic); "
+            f"the advantages are those of {spec.name} then"
+        )
+    if spec.condition is not None:
+        found.append(
+            f"{spec.name} has reward tokens (`condition:`): OpenRLHF gives one prompt text to a whole group, so they "
+            "cannot be put in; take the adapter for TRL or verl, or leave the section out"
+        )
+    for name in spec.columns:
+        symbols = spec.program.columns[name].domain.symbols
+        if symbols:
+            found.append(
+                f"`{name}` holds names, and OpenRLHF carries numbers alone: declare "
+                f"`values: [{', '.join(map(str, range(len(symbols))))}]` and compare with these"
+            )
+    scored = [n for n in spec.columns if n not in (*FILLED_IN, "kl", "logprobs_diff", "response_clip_ratio")]
+    if scored and not _get(args, "reward.remote_url") and not _get(args, "train.agent_func_path"):
+        found.append(
+            f"nothing measures {listed(scored)}: a reward model gives `reward` alone; return them under `extra_logs` "
+            "from `reward_func` in a file, --reward.remote_url FILE.py (or from an agent, --train.agent_func_path)"
+        )
+    return found
+
+
+def _ignored(args, spec: Spec) -> list[str]:
+    """Settings that would silently have no effect, with ways out."""
+    found = []
+
+    def refuse(setting, way_out):
+        found.append(f"--{setting} {_get(args, setting)} would have no effect: {way_out}")
+
+    for name in ("gamma", "lambd"):
+        if _get(args, f"algo.advantage.{name}", 1.0) != 1.0:
+            refuse(f"algo.advantage.{name}", "leave it out; a spec gives one advantage to a whole response")
+    if _get(args, "algo.advantage.no_std_norm"):
+        found.append("--algo.advantage.no_std_norm would have no effect: say `advantage: dr_grpo`, say, in the spec")
+    clip = _get(args, "reward.clip_range")
+    if clip and tuple(clip) != (-10, 10):  # the default
+        ends = ", ".join(f"{end:g}" for end in clip)
+        found.append(f"--reward.clip_range would have no effect: say `advantage: clip(..., {ends})` in the spec")
+    if "reward" not in spec.columns:
+        if _get(args, "reward.overlong_buffer_len") is not None:
+            way_out = "say `overlong(tokens, LIMIT, BUFFER)` in the spec, or read `reward` there"
+            refuse("reward.overlong_buffer_len", way_out)
+        if _get(args, "reward.stop_properly_penalty_coef") is not None:
+            refuse("reward.stop_properly_penalty_coef", "read `truncated` in the spec, or `reward`")
+    return found
+
+
+def total_steps(args, prompts: int) -> int:
+    """How many training steps the prompts of the data set are enough for; the last of an episode can be a small one.
+
+    OpenRLHF's own `max_steps` counts steps of the optimizer, which are more.
+    """
+    per_step = min(args.rollout.batch_size, _get(args, "rollout.vllm_generate_batch_size") or args.rollout.batch_size)
+    return max(1, args.train.num_episodes * math.ceil(prompts / per_step))
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "nothing"
+
+
+# Hooks
+
+_settings: Settings | None = None
+
+
+def _original(owner, name: str):
+    found = getattr(owner, name, None)
+    if found is None:
+        raise BindingError(f"this OpenRLHF has no `{owner.__name__}.{name}`: {WAS_TESTED}")
+    return found
+
+
+def _hook(owner, name: str, wrap: Callable) -> None:
+    """Put a wrapper in the place of an attribute, once."""
+    original = _original(owner, name)
+    if not getattr(original, "_rewardspec", False):
+        wrapper = wraps(original)(wrap(original))
+        wrapper._rewardspec = True
+        setattr(owner, name, wrapper)
+
+
+def _in_experience_maker(module: ModuleType) -> None:
+    from rewardspec.adapters.openrlhf_rollouts import Advantages
+
+    maker = _original(module, "RemoteExperienceMaker")
+    compute_reward = _original(module, "compute_reward")
+    apply_length_penalties = _original(module, "apply_length_penalties")
+    _original(maker, "get_cumulative_returns")
+
+    def init(original):
+        def wrapper(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            self.rewardspec = Advantages(_settings.spec(), _settings.seed)
+            check_settings(self.args, self.rewardspec.spec)
+
+        return wrapper
+
+    def split_rollout_samples(original):
+        def wrapper(self, rollout_samples):
+            self.rewardspec.check(rollout_samples, bool(_get(self.args, "reward.remote_url")))
+            return original(self, rollout_samples)
+
+        return wrapper
+
+    def compute_advantages_and_returns(original):
+        import torch
+
+        @torch.no_grad()
+        def wrapper(self, experiences):
+            for experience in experiences:
+                dtype = torch.promote_types(experience.rewards.dtype, torch.float32)
+                experience.rewards = experience.rewards.to(dtype)
+            apply_length_penalties(experiences, self.args)
+            advantages = self.rewardspec(experiences, self.args.rollout.n_samples_per_prompt)
+            for experience, advantage in zip(experiences, advantages, strict=True):
+                # in float32 whatever the type of the log-probabilities; not clipped: it is no reward any more
+                reward = compute_reward(
+                    advantage, self.kl_ctl.value, experience.kl.float(), action_mask=experience.action_mask
+                )
+                experience.returns = self.get_cumulative_returns(reward, experience.action_mask, 1.0)
+                experience.advantages = experience.returns.clone()
+                experience.info["return"] = reward.sum(dim=-1)
+                experience.kl = None
+            return experiences
+
+        return wrapper
+
+    _hook(maker, "__init__", init)
+    _hook(maker, "split_rollout_samples", split_rollout_samples)
+    _hook(maker, "compute_advantages_and_returns", compute_advantages_and_returns)
+
+
+def _in_samples_generator(module: ModuleType) -> None:
+    def generate_samples(original):
+        def wrapper(self, *args, **kwargs):
+            found = original(self, *args, **kwargs)
+            if found[0]:  # in the asynchronous trainer, who trains does not know the data set
+                found[0][0].rewardspec_prompts = len(self.prompts_dataloader)
+            return found
+
+        return wrapper
+
+    _hook(_original(module, "SamplesGenerator"), "generate_samples", generate_samples)
+
+
+def _in_trainer(module: ModuleType) -> None:
+    trainer = _original(module, "BasePPOTrainer")
+    _original(trainer, "train_step")
+
+    def init(original):
+        def wrapper(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            # Ray copies what an actor inherits when the class is declared: a method put into the base comes too late
+            self.train_step = _with_moment(self, self.train_step)
+
+        return wrapper
+
+    _hook(trainer, "__init__", init)
+
+
+def _with_moment(trainer, original: Callable) -> Callable:
+    """`train_step` that tells the experience maker where training is, and logs what the spec made of the batch."""
+
+    @wraps(original)
+    def train_step(rollout_samples, global_step):
+        advantages = trainer.experience_maker.rewardspec
+        prompts = getattr(rollout_samples[0], "rewardspec_prompts", None)
+        advantages.step = global_step
+        advantages.total_steps = None if prompts is None else total_steps(trainer.args, prompts)
+        status, global_step = original(rollout_samples, global_step)
+        status.update(advantages.metrics())
+        return status, global_step
+
+    return train_step
+
+
+PATCHES = {
+    "openrlhf.trainer.ppo_utils.experience_maker": _in_experience_maker,
+    "openrlhf.trainer.ppo_utils.samples_generator": _in_samples_generator,
+    "openrlhf.trainer.ppo_trainer": _in_trainer,
+}
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls the patch of a module once the module has been imported."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname not in PATCHES:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target) if finder is not self else None
+            if spec is not None:
+                spec.loader.exec_module = _then(spec.loader.exec_module, PATCHES[fullname])
+                return spec
+        return None
+
+
+def _then(run: Callable, patch: Callable) -> Callable:
+    def exec_module(module):
+        run(module)
+        patch(module)
+
+    return exec_module
+
+
+def install(settings: Settings) -> None:
+    """Install the hooks in this process: at once in modules that are there, in others when they are imported."""
+    global _settings
+    _settings = settings
+    if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport())
+    for name, patch in PATCHES.items():
+        if name in sys.modules:
+            patch(sys.modules[name])
+
+
+def setup_hook(settings: Settings) -> Callable[[], None]:
+    """What to pass to `ray.init(runtime_env={"worker_process_setup_hook": ...})`: `install` in every worker."""
+
+    def rewardspec_setup():
+        from rewardspec.adapters.openrlhf import install
+
+        install(settings)
+
+    return rewardspec_setup
+
+
+# The launcher
+
+
+def _install_in_driver(settings: Settings, spec: Spec) -> None:
+    """Install the hooks here and, once the stock command line has been read and found right, in Ray's workers."""
+    try:
+        found = version("openrlhf")
+        import ray
+
+        importlib.import_module("openrlhf.trainer.ray")  # first, as in the stock command line
+        config = importlib.import_module("openrlhf.utils.config")
+        install(settings)
+        for name in PATCHES:
+            importlib.import_module(name)
+    except PackageNotFoundError:
+        raise BindingError("OpenRLHF is not installed in this environment") from None
+    except ModuleNotFoundError as error:
+        raise BindingError(f"OpenRLHF {found} cannot be imported here, or is not the one known: {error}") from error
+    if found not in TESTED:
+        logger.warning("rewardspec: this is OpenRLHF %s; %s", found, WAS_TESTED)
+    checked = []
+
+    def hierarchize(original):
+        def wrapper(args):
+            args = original(args)
+            check_settings(args, spec)
+            checked.append(args)
+            print(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}")
+            return args
+
+        return wrapper
+
+    def init(original):
+        def wrapper(*args, runtime_env=None, **kwargs):
+            if not checked:
+                raise BindingError(f"{CLI} of OpenRLHF {found} does not read its arguments as expected: {WAS_TESTED}")
+            runtime_env = dict(runtime_env or {}) | {"worker_process_setup_hook": setup_hook(settings)}
+            return original(*args, runtime_env=runtime_env, **kwargs)
+
+        return wrapper
+
+    _hook(config, "hierarchize", hierarchize)
+    _hook(ray, "init", init)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name.strip(), value
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
+_whole.__name__ = "seed (a whole number)"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `train_ppo_ray` with a spec's advantages."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(
+        prog="python -m rewardspec.adapters.openrlhf",
+        usage="%(prog)s --spec SPEC [options] -- ARGUMENTS OF train_ppo_ray",
+        description=f"Runs {CLI} with the advantages of a spec. {WAS_TESTED.capitalize()}.",
+        epilog=f"`... -- --help` shows the arguments of {CLI}.",
+    )
+    parser.add_argument("--spec", required=True, help="the spec's file")
+    parser.add_argument("--dialect", help="a trainer's numerics, such as openrlhf; the spec's own if left out")
+    parser.add_argument("--set", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a constant")
+    parser.add_argument("--seed", type=_whole, default=0, help="for groups that are drawn again; 0 if left out")
+    given = parser.parse_args(arguments[:at])
+    constants = dict(given.set)
+    try:
+        spec = read_spec(given.spec, constants)
+        settings = Settings.of(spec, constants, given.dialect, given.seed)
+        _install_in_driver(settings, settings.spec())
+        _run_stock(arguments[at + 1 :])
+    except (BindingError, SpecError, OSError) as error:
+        sys.exit(f"rewardspec: {error}")
+    except ValueError as error:
+        if given.dialect is None or "dialect" not in str(error):
+            raise
+        sys.exit(f"rewardspec: {error}")
+
+
+def _run_stock(arguments: Sequence[str]) -> None:
+    from ray.exceptions import RayTaskError
+
+    sys.argv = [CLI, *arguments]
+    try:
+        runpy.run_module(CLI, run_name="__main__", alter_sys=True)
+    except RayTaskError as error:
+        if not isinstance(error.cause, BindingError):
+            raise
+        raise error.cause from None
+
+
+if __name__ == "__main__":
+    # by its name, not as __main__: what is sent to workers has to be found there
+    importlib.import_module("rewardspec.adapters.openrlhf").main()

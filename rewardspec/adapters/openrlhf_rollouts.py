@@ -1,0 +1,143 @@
+"""The rollouts of an OpenRLHF batch, by name, and what a spec makes of them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Sequence
+
+import torch
+
+from rewardspec.adapters.binding import BindingError, check_rewards
+from rewardspec.adapters.openrlhf import FILLED_IN, ITS_OWN, OVERWRITTEN, listed
+from rewardspec.compiler import Spec, compile
+
+logger = logging.getLogger(__name__)
+
+SWALLOWED = (
+    "OpenRLHF hides what a reward_func raises: look for `Failed to fetch reward` in the logs of the rollout actors"
+)
+
+
+class Advantages:
+    """A spec at work in one experience maker. `step` and `total_steps` are set for each batch."""
+
+    def __init__(self, spec: Spec, seed: int = 0):
+        self.spec, self.seed, self.function = spec, seed, compile(spec)
+        self.step: int | None = None
+        self.total_steps: int | None = None
+        self.result = None
+        self.told = False
+
+    def check(self, samples: Sequence, rewarded: bool) -> None:
+        """Raise BindingError unless every rollout has what the spec reads. samples: Experiences of one rollout each.
+
+        rewarded: whether rewards come with the rollouts, not from a reward model later. OpenRLHF puts what rollouts
+        have one after the other and does not see gaps, so they have to be found before that.
+        """
+        problems = []
+        if rewarded:
+            problems += self._gaps("a reward", [sample.rewards is not None for sample in samples])
+        names = list(dict.fromkeys(name for sample in samples for name in sample.info))
+        measured = (*FILLED_IN, *OVERWRITTEN[:2], *names)
+        try:
+            check_rewards(self.spec, [], measured, "value of extra_logs")
+        except BindingError as error:
+            own = [name for name in names if name not in ("reward", *ITS_OWN)]
+            problems.append(
+                f"{error}\nextra_logs hold {listed(own)} in this batch; return a number under this name there, for "
+                f"every rollout (NaN where it was not measured). {SWALLOWED}"
+            )
+        for name in self.spec.columns:
+            if name in names and name in OVERWRITTEN:
+                problems.append(f"`{name}` of extra_logs is overwritten by OpenRLHF's own: give it another name")
+            elif name in names:
+                problems += self._gaps(f"`{name}`", [name in sample.info for sample in samples])
+        if problems:
+            raise BindingError("\n".join(problems))
+        unread = [n for n in names if n not in self.spec.columns and n not in ("reward", *ITS_OWN, *OVERWRITTEN)]
+        if unread and not self.told:
+            logger.warning(
+                "rewardspec: extra_logs also hold %s, which %s does not read", listed(unread), self.spec.name
+            )
+            self.told = True
+
+    def _gaps(self, what: str, there: Sequence[bool]) -> list[str]:
+        if all(there):
+            return []
+        first = list(there).index(False)
+        return [
+            f"{sum(there)} of {len(there)} rollouts have {what}; the first without is rollout {first}. {SWALLOWED}; "
+            "or give it for every rollout (NaN where it was not measured)"
+        ]
+
+    def __call__(self, experiences: Sequence, group_size: int) -> list[torch.Tensor]:
+        """The advantages of each experience's rollouts, [B] float32. experiences: with `index`, places in the batch."""
+        places = torch.tensor(list(itertools.chain.from_iterable(e.index for e in experiences)), dtype=torch.long)
+        n = len(places)
+        if not torch.equal(places.sort().values, torch.arange(n)):
+            raise BindingError(f"the places of {n} rollouts (`Experience.index`) are not 0 to {n - 1}, each once")
+        if n % group_size:
+            raise BindingError(
+                f"{n} rollouts are not whole groups of {group_size} (--rollout.n_samples_per_prompt): an agent or a "
+                "filter has dropped some; drop all rollouts of a prompt, or none"
+            )
+        sizes = [len(e.index) for e in experiences]
+        columns = {}
+        for name in self.spec.columns:
+            rows = self._column(name, experiences, sizes)
+            columns[name] = torch.empty_like(rows).index_copy_(0, places, rows)
+        self._log_reward_spread(experiences, places, sizes, group_size)
+        try:
+            self.result = self.function(
+                columns, group_size, step=self.step, total_steps=self.total_steps, seed=self.seed
+            )
+        except self.function.RolloutError as error:
+            raise BindingError("\n".join([str(error), *_not_finite(columns)])) from error
+        device = experiences[0].action_mask.device
+        advantages = self.result.advantages.float().cpu()[places].to(device)
+        return list(advantages.split(sizes))
+
+    def metrics(self) -> dict[str, float]:
+        """What to log of the last batch."""
+        return {} if self.result is None else {f"rewardspec/{k}": v for k, v in self.result.metrics().items()}
+
+    def _column(self, name: str, experiences: Sequence, sizes: Sequence[int]) -> torch.Tensor:
+        """The values of a name, [N], in the order of the experiences."""
+        parts = [_values(name, experience) for experience in experiences]
+        counts = [0 if part is None else part.numel() for part in parts]
+        if counts != list(sizes):
+            raise BindingError(f"`{name}` has {sum(counts)} values for {sum(sizes)} rollouts. {SWALLOWED}")
+        return torch.cat([part.reshape(-1).cpu() for part in parts])
+
+    def _log_reward_spread(self, experiences, places, sizes, group_size: int) -> None:
+        """OpenRLHF's own `group_reward_std`, of the reward that it knows."""
+        if group_size > 1:
+            rewards = torch.cat([e.rewards for e in experiences])
+            rewards = torch.empty_like(rewards).index_copy_(0, places.to(rewards.device), rewards)
+            spread = rewards.reshape(-1, group_size).std(-1).repeat_interleave(group_size)[places]
+            for experience, part in zip(experiences, spread.split(list(sizes)), strict=True):
+                experience.info["group_reward_std"] = part
+
+
+def _values(name: str, experience) -> torch.Tensor | None:
+    """The values of a name in one experience: what was scored, else what the trainer knows."""
+    if name == "reward":
+        return experience.rewards
+    if name in experience.info:
+        found = experience.info[name]
+        return found if isinstance(found, torch.Tensor) else torch.tensor(found)
+    if name == "tokens":
+        return experience.action_mask.sum(-1)
+    return experience.truncated if name == "truncated" else None
+
+
+def _not_finite(columns: dict[str, torch.Tensor]) -> list[str]:
+    """A line for each column with values that are no numbers."""
+    counts = {name: int((~torch.isfinite(values.float())).sum()) for name, values in columns.items()}
+    return [
+        f"`{name}` is NaN or infinite in {count} of {len(columns[name])} rollouts: extra_logs hold finite numbers, or "
+        "NaN for a value that was not measured (with `missing: ignore` or `missing: zero` in the spec)"
+        for name, count in counts.items()
+        if count
+    ]
