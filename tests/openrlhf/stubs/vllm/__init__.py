@@ -38,6 +38,12 @@ class AsyncLLMEngine:
     async def is_sleeping(self):
         return False
 
+    async def sleep(self, level=1):
+        pass
+
+    async def wake_up(self, tags=None):
+        pass
+
     async def generate(self, prompt, params, request_id):
         tokens = tuple(prompt["prompt_token_ids"])
         turn = self.written[tokens] = self.written.get(tokens, -1) + 1

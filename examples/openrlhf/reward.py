@@ -1,0 +1,19 @@
+"""What OpenRLHF calls on every response, one at a time: the names in `extra_logs` are the spec's.
+
+`rewards` is for OpenRLHF's own tables and `scores` for its dynamic filtering; the spec reads neither. What is raised
+here is swallowed by OpenRLHF, and the launcher then stops with the number of rollouts that have no value.
+"""
+
+import re
+
+import torch
+
+
+def reward_func(queries, prompts, labels):
+    answers = re.findall(r"<answer>\s*(-?\d+)\s*</answer>", queries[0][len(prompts[0]) :])
+    correct, form = float(answers[-1:] == [labels[0]]), float(len(answers) == 1)
+    return {
+        "rewards": torch.tensor([correct]),
+        "scores": torch.tensor([correct]),
+        "extra_logs": {"correct": torch.tensor([correct]), "form": torch.tensor([form])},
+    }

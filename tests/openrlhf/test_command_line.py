@@ -1,0 +1,223 @@
+"""The launcher with OpenRLHF's own command line, Ray actors, trainers and reward calls; see openrlhf_fakes.py."""
+
+import json
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import rewardspec
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "openrlhf"
+
+SPEC = """\
+rewardspec: 1
+name: in-openrlhf
+signals:
+  tokens: {range: [0, .inf]}
+  truncated: {values: [0, 1]}
+components:
+  correct: {values: [0, 1]}
+  form: {values: [0, 1], weight: half}
+  style: {range: [0, 1], missing: ignore, weight: 0.5}
+  brief: {expr: tokens <= 3, weight: progress}
+  ended: {expr: 1 - truncated, weight: 1 - progress}
+define: {half: 1}
+advantage: gdpo
+"""
+
+REWARD = """\
+import torch
+
+
+def scores(digits):
+    return {"correct": float(sum(digits) % 2 == 0), "form": float(digits[0] > 4),
+            "style": float("nan") if digits[-1] < 3 else digits[-1] / 9}
+
+
+def reward_func(queries, prompts, labels):
+    assert len(queries) == len(prompts) == len(labels) == 1
+    digits = [int(word) for word in queries[0][len(prompts[0]):].split() if word.isdigit()]
+    if labels[0] == "broken" and len(digits) > 2:
+        raise ZeroDivisionError
+    found = scores(digits)
+    reward = torch.tensor([found["correct"] + found["form"]])
+    return {"rewards": reward, "scores": reward, "extra_logs": {k: torch.tensor([v]) for k, v in found.items()}}
+"""
+
+ARGUMENTS = shlex.split("""
+--algo.advantage.estimator group_norm --algo.kl.init_coef 0 --reward.remote_url FOLDER/reward.py
+--actor.model_name_or_path FOLDER/model --actor.num_gpus_per_node 1 --vllm.num_engines 1 --ds.attn_implementation eager
+--data.prompt_dataset FOLDER/prompts.jsonl --data.label_key label --data.max_len 12
+--rollout.max_new_tokens 4 --rollout.n_samples_per_prompt 3 --rollout.batch_size 4 --rollout.micro_batch_size 5
+--train.batch_size 12 --train.num_episodes 2 --ckpt.path FOLDER/ckpt
+""")
+
+DIGITS = 3  # the token of the digit 0
+PROMPTS = 9  # two batches of four and one of one
+
+
+def tokenizer(folder, digit="{}"):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, PreTrainedTokenizerFast
+
+    words = ["<pad>", "<eos>", "<unk>", *(digit.format(i) for i in range(10)), "add", "and"]
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
+    made.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    made.save_pretrained(folder)
+    LlamaConfig(vocab_size=32, hidden_size=8, num_hidden_layers=1, num_attention_heads=1).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A tokenizer of few words, prompts, a spec and a reward function."""
+    folder = tmp_path_factory.mktemp("openrlhf")
+    tokenizer(folder / "model")
+    for name, label in {"prompts": "fine", "broken": "broken"}.items():
+        lines = [json.dumps({"input": f"add {i} and {i + 1}", "label": label}) for i in range(PROMPTS)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "spec.yaml").write_text(SPEC)
+    (folder / "reward.py").write_text(REWARD)
+    (folder / "ckpt" / "_actor").mkdir(parents=True)
+    return folder
+
+
+def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None):
+    """Batches of rows that the policy would train on, and what was printed.
+
+    resume: training steps that the checkpoint has seen, for `--ckpt.load_enable`.
+    """
+    path = folder / out
+    states = {"episode": 0, "global_step": resume, "total_consumed_prompts": 0, "data_loader_state_dict": {}}
+    environment = os.environ | {
+        "OPENRLHF_FAKES_OUT": str(path),
+        "OPENRLHF_FAKES_RESUME": json.dumps(states),
+        "RAY_DEDUP_LOGS": "0",
+        "COLUMNS": "1000",
+    }
+    if command is None:
+        command = [sys.executable, "-m", "openrlhf_fakes", *shlex.split(ours), "--", *ARGUMENTS, *stock]
+        command = [part.replace("FOLDER", str(folder)) for part in command]
+    # a relative path of the spec is enough: its text goes to the actors
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    batches = [[]]
+    for line in lines:
+        if "trained" in line:
+            batches.append([])
+        elif "prompt" in line:
+            batches[-1].append(line)
+    return SimpleNamespace(
+        code=done.returncode, said=done.stdout + done.stderr, errors=done.stderr, batches=batches[:-1]
+    )
+
+
+def expected(folder, rows, step, total_steps, **options):
+    """The compiled spec's result on the rows, scored and measured here."""
+    scores = runpy.run_path(str(folder / "reward.py"))["scores"]
+    responses = [row["response"] for row in rows]
+    scored = [scores([token - DIGITS for token in response if token >= DIGITS]) for response in responses]
+    columns = {name: [found[name] for found in scored] for name in scored[0]}
+    columns["tokens"] = [len(response) for response in responses]
+    columns["truncated"] = [float(response[-1] != 1) for response in responses]  # does not end the text
+    function = rewardspec.compile(folder / "spec.yaml", **options)
+    return function(columns, [row["prompt"] for row in rows], step=step, total_steps=total_steps)
+
+
+def assert_rows(folder, batches, steps, total_steps, **options):
+    for rows, step in zip(batches, steps, strict=True):
+        result = expected(folder, rows, step, total_steps, **options)
+        assert result.advantages.abs().max() > 0.5
+        for row, advantage in zip(rows, result.advantages, strict=True):
+            assert row["dtype"] == "torch.float32"
+            actual = torch.tensor(row["advantages"])
+            torch.testing.assert_close(actual, advantage.expand(len(actual)), rtol=1e-6, atol=1e-6)
+
+
+def logged(said, name):
+    """The values of a metric in the lines of OpenRLHF's steps."""
+    return [float(value) for value in re.findall(rf"Global step \d+: .*'{re.escape(name)}': ([-\d.e]+)", said)]
+
+
+def test_stock_command_line_trains_on_the_advantages_of_the_spec(files):
+    done = run(files, "--spec spec.yaml", out="sync.jsonl")
+    assert done.code == 0, done.said
+    assert "[rewardspec] advantages of in-openrlhf, fingerprint" in done.said
+    assert [len(rows) for rows in done.batches] == [12, 12, 3] * 2
+    assert_rows(files, done.batches, range(6), 6)
+    assert any(row["truncated"] for rows in done.batches for row in rows)
+    assert logged(done.said, "rewardspec/weight/brief") == pytest.approx([i / 6 for i in range(6)])
+    first = expected(files, done.batches[0], 0, 6)
+    assert logged(done.said, "rewardspec/reward/form")[0] == pytest.approx(first.rewards["form"].mean().item())
+
+
+def test_asynchronous_trainer_goes_on_from_a_checkpoint(files):
+    stock = "--train.async_enable", "--train.dynamic_batch_enable", "--train.max_tokens_per_gpu", "30"
+    ours = "--spec spec.yaml --dialect openrlhf --set half=0.5"
+    done = run(files, ours, *stock, "--ckpt.load_enable", out="async.jsonl", resume=2)
+    assert done.code == 0, done.said
+    assert [len(rows) for rows in done.batches] == [12, 12, 3] * 2
+    # six more steps, as of a run of six: the fake checkpoint does not say which prompts it has seen
+    text = SPEC.replace("half: 1", "half: 0.5")
+    (files / "halved").mkdir()
+    (files / "halved" / "spec.yaml").write_text(text)
+    (files / "halved" / "reward.py").write_text(REWARD)
+    assert_rows(files / "halved", done.batches, range(2, 8), 6, dialect="openrlhf")
+    assert logged(done.said, "rewardspec/weight/form") == [0.5] * 6
+
+
+def test_errors_of_the_reward_function_stop_training_with_what_is_missing(files):
+    done = run(files, "--spec spec.yaml", "--data.prompt_dataset", "FOLDER/broken.jsonl", out="broken.jsonl")
+    assert done.code == 1
+    assert done.batches == []
+    assert re.search(r"rewardspec: \d+ of 12 rollouts have a reward; the first without is rollout \d+", done.errors)
+    assert re.search(r"\d+ of 12 rollouts have `correct`", done.errors)
+    last = done.errors[done.errors.index("rewardspec: ") :]
+    assert "Traceback" not in last.splitlines()[0] and "BindingError" not in last
+
+
+REFUSED = {
+    "estimator": ("", ["--algo.advantage.estimator", "gae"], "gae: pass group_norm"),
+    "several": ("", ["--algo.advantage.gamma", "0.9", "--reward.clip_range", "-5", "5"], "--reward.clip_range would"),
+    "no file": ("--spec none.yaml", [], "none.yaml"),
+    "dialect": ("--dialect vllm", [], "dialect 'vllm' is not known; there are"),
+    "constant": ("--set nothing=1", [], "nothing"),
+    "seed": ("--seed minus", [], "invalid seed (a whole number) value: 'minus'"),
+}
+
+
+@pytest.mark.parametrize(("ours", "stock", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_work_is_refused_before_ray_starts(files, ours, stock, message):
+    done = run(files, f"--spec spec.yaml {ours}", *stock)
+    assert done.code != 0
+    assert message in done.errors and "Traceback" not in done.errors
+    assert "Started a local Ray instance" not in done.said
+
+
+def test_example_runs(files, tmp_path):
+    tokenizer(tmp_path / "model", digit="<answer>{}</answer>")
+    for file in EXAMPLE.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    runpy.run_path(str(tmp_path / "data.py"), run_name="__main__")
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" -m openrlhf_fakes "$@"\n')
+    python.chmod(0o755)
+    script = f'export PATH="{python.parent}:$PATH"; exec bash run.sh "{tmp_path}/model" --data.max_samples 128'
+    done = run(tmp_path, "", command=["bash", "-c", script])
+    assert done.code == 0, done.said
+    assert [len(rows) for rows in done.batches] == [512, 512]
+    assert any(row["advantages"][0] for row in done.batches[1])
+    assert logged(done.said, "rewardspec/weight/brief") == [0, 0.125]
