@@ -36,7 +36,6 @@ def test_files_hold_the_spec_and_its_module(target, name, dialect, tmp_path):
         )
 
 
-@pytest.mark.skipif("trl" not in TARGETS, reason="no TRL adapter")
 @pytest.mark.parametrize("name", FILES)
 def test_configuration_of_trl_embeds_the_spec(name):
     import yaml

@@ -65,8 +65,7 @@ exec python -m rewardspec.adapters.openrlhf --spec "$here/spec.yaml" {dialect}--
     return {"run_openrlhf.sh": lines}
 
 
-ALL = {"trl": _trl, "verl": _verl, "openrlhf": _openrlhf}
-TARGETS = {name: write for name, write in ALL.items() if (Path(__file__).parent / f"{name}.py").exists()}
+TARGETS = {"trl": _trl, "verl": _verl, "openrlhf": _openrlhf}
 
 
 def write(files: dict[str, str], folder: Path) -> list[Path]:

@@ -43,7 +43,8 @@ CLI = "openrlhf.cli.train_ppo_ray"
 ESTIMATOR = "group_norm"  # the one that says: groups, no critic, nothing whitened afterwards
 FILLED_IN = ("tokens", "truncated", "reward")  # what the adapter knows of every rollout
 ITS_OWN = ("score", "response_clip_ratio")  # what OpenRLHF puts beside `extra_logs`
-OVERWRITTEN = ("kl", "logprobs_diff", "group_reward_std", "return")  # what it puts in their place later
+LATER = ("kl", "logprobs_diff")  # what it measures once rollouts are there
+OVERWRITTEN = (*LATER, "group_reward_std", "return")  # names of its own, whatever `extra_logs` hold
 WAS_TESTED = f"the adapter was tested with {', '.join(TESTED)}"
 
 # Settings
@@ -107,7 +108,7 @@ def _needs(args, spec: Spec) -> list[str]:
                 f"`{name}` holds names, and OpenRLHF carries numbers alone: declare "
                 f"`values: [{', '.join(map(str, range(len(symbols))))}]` and compare with these"
             )
-    scored = [n for n in spec.columns if n not in (*FILLED_IN, "kl", "logprobs_diff", "response_clip_ratio")]
+    scored = [name for name in spec.columns if name not in (*FILLED_IN, *LATER, "response_clip_ratio")]
     if scored and not _get(args, "reward.remote_url") and not _get(args, "train.agent_func_path"):
         found.append(
             f"nothing measures {listed(scored)}: a reward model gives `reward` alone; return them under `extra_logs` "
@@ -373,16 +374,6 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError
-    return value
-
-
-_whole.__name__ = "seed (a whole number)"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `train_ppo_ray` with a spec's advantages."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -396,7 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--spec", required=True, help="the spec's file")
     parser.add_argument("--dialect", help="a trainer's numerics, such as openrlhf; the spec's own if left out")
     parser.add_argument("--set", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a constant")
-    parser.add_argument("--seed", type=_whole, default=0, help="for groups that are drawn again; 0 if left out")
+    parser.add_argument("--seed", type=int, default=0, help="for groups that are drawn again; 0 if left out")
     given = parser.parse_args(arguments[:at])
     constants = dict(given.set)
     try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from rewardspec.adapters.binding import BindingError, check_rewards
-from rewardspec.adapters.openrlhf import FILLED_IN, ITS_OWN, OVERWRITTEN, listed
+from rewardspec.adapters.openrlhf import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN, listed
 from rewardspec.compiler import Spec, compile
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Advantages:
         if rewarded:
             problems += self._gaps("a reward", [sample.rewards is not None for sample in samples])
         names = list(dict.fromkeys(name for sample in samples for name in sample.info))
-        measured = (*FILLED_IN, *OVERWRITTEN[:2], *names)
+        measured = (*FILLED_IN, *LATER, *names)
         try:
             check_rewards(self.spec, [], measured, "value of extra_logs")
         except BindingError as error:
@@ -49,7 +49,7 @@ class Advantages:
                 f"every rollout (NaN where it was not measured). {SWALLOWED}"
             )
         for name in self.spec.columns:
-            if name in names and name in OVERWRITTEN:
+            if name in names and (name in OVERWRITTEN or (name == "reward" and _hidden_reward(samples))):
                 problems.append(f"`{name}` of extra_logs is overwritten by OpenRLHF's own: give it another name")
             elif name in names:
                 problems += self._gaps(f"`{name}`", [name in sample.info for sample in samples])
@@ -118,6 +118,12 @@ class Advantages:
             spread = rewards.reshape(-1, group_size).std(-1).repeat_interleave(group_size)[places]
             for experience, part in zip(experiences, spread.split(list(sizes)), strict=True):
                 experience.info["group_reward_std"] = part
+
+
+def _hidden_reward(samples: Sequence) -> bool:
+    """Whether `extra_logs` hold a `reward` that is not the `rewards` beside them."""
+    known = [sample for sample in samples if sample.rewards is not None and "reward" in sample.info]
+    return any(not torch.equal(sample.info["reward"].float(), sample.rewards.float()) for sample in known)
 
 
 def _values(name: str, experience) -> torch.Tensor | None:

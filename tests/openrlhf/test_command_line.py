@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import rewardspec
+from rewardspec.adapters.embedding import embedded, write
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -124,7 +125,7 @@ def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None):
     )
 
 
-def expected(folder, rows, step, total_steps, **options):
+def expected(folder, rows, step, total_steps, function=None, **options):
     """The compiled spec's result on the rows, scored and measured here."""
     scores = runpy.run_path(str(folder / "reward.py"))["scores"]
     responses = [row["response"] for row in rows]
@@ -132,7 +133,7 @@ def expected(folder, rows, step, total_steps, **options):
     columns = {name: [found[name] for found in scored] for name in scored[0]}
     columns["tokens"] = [len(response) for response in responses]
     columns["truncated"] = [float(response[-1] != 1) for response in responses]  # does not end the text
-    function = rewardspec.compile(folder / "spec.yaml", **options)
+    function = function or rewardspec.compile(folder / "spec.yaml", **options)
     return function(columns, [row["prompt"] for row in rows], step=step, total_steps=total_steps)
 
 
@@ -194,7 +195,7 @@ REFUSED = {
     "no file": ("--spec none.yaml", [], "none.yaml"),
     "dialect": ("--dialect vllm", [], "dialect 'vllm' is not known; there are"),
     "constant": ("--set nothing=1", [], "nothing"),
-    "seed": ("--seed minus", [], "invalid seed (a whole number) value: 'minus'"),
+    "seed": ("--seed minus", [], "--seed: invalid int value: 'minus'"),
 }
 
 
@@ -206,17 +207,32 @@ def test_what_cannot_work_is_refused_before_ray_starts(files, ours, stock, messa
     assert "Started a local Ray instance" not in done.said
 
 
-def test_example_runs(files, tmp_path):
+def script(folder, file, *stock):
+    """The command that runs a script whose `python -m rewardspec.adapters.openrlhf` is the fakes' launcher."""
+    python = folder / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" -m openrlhf_fakes "$@"\n')
+    python.chmod(0o755)
+    return ["bash", "-c", f'export PATH="{python.parent}:$PATH"; exec bash {shlex.join([str(file), *stock])}']
+
+
+def test_embedded_script_and_module_give_one_result(files, tmp_path):
+    spec = rewardspec.load(files / "spec.yaml").under("openrlhf")
+    write(embedded(spec, "openrlhf"), tmp_path)
+    stock = [part.replace("FOLDER", str(files)) for part in ARGUMENTS]
+    done = run(tmp_path, "", command=script(tmp_path, tmp_path / "run_openrlhf.sh", *stock))
+    assert done.code == 0, done.said
+    assert_rows(files, done.batches, range(6), 6, dialect="openrlhf")
+    module = runpy.run_path(str(tmp_path / "advantage.py"))
+    assert_rows(files, done.batches, range(6), 6, function=module["advantages"])
+
+
+def test_example_runs(tmp_path):
     tokenizer(tmp_path / "model", digit="<answer>{}</answer>")
     for file in EXAMPLE.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     runpy.run_path(str(tmp_path / "data.py"), run_name="__main__")
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" -m openrlhf_fakes "$@"\n')
-    python.chmod(0o755)
-    script = f'export PATH="{python.parent}:$PATH"; exec bash run.sh "{tmp_path}/model" --data.max_samples 128'
-    done = run(tmp_path, "", command=["bash", "-c", script])
+    done = run(tmp_path, "", command=script(tmp_path, "run.sh", str(tmp_path / "model"), "--data.max_samples", "128"))
     assert done.code == 0, done.said
     assert [len(rows) for rows in done.batches] == [512, 512]
     assert any(row["advantages"][0] for row in done.batches[1])

@@ -344,12 +344,13 @@ def test_values_that_are_no_numbers_are_counted(value):
     assert "`missing: ignore`" in said(error)
 
 
-def test_name_that_openrlhf_overwrites_is_refused():
+@pytest.mark.parametrize("name", ["kl", "reward"])
+def test_name_that_openrlhf_overwrites_is_refused(name):
     found = responses()
     for r in found:
-        r["extra_logs"]["kl"] = 1.0
+        r["extra_logs"][name] = 1.0
     text = OF_REWARD.replace("SCHEME", "grpo + kl").replace("components", "signals: {kl: {range: [0, 9]}}\ncomponents")
-    with pytest.raises(BindingError, match="`kl` of extra_logs is overwritten by OpenRLHF's own"):
+    with pytest.raises(BindingError, match=f"^`{name}` of extra_logs is overwritten by OpenRLHF's own: [^\n]*$"):
         experiences(maker(text), found)
 
 
