@@ -1,4 +1,4 @@
-"""Tests in OpenRLHF's own environment, made by `make test-openrlhf`; elsewhere there is nothing to collect here."""
+"""Tests in an environment that has OpenRLHF 0.11.2; elsewhere there is nothing to collect here."""
 
 import os
 import sys
