@@ -1,0 +1,134 @@
+"""What a reward function says of itself, and how one is found by its name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+import rewardspec.rewards
+from rewardspec.types import Domain, finite, interval
+
+
+class BadReference(ValueError):
+    """A ground truth that nothing can be scored against: a fault of the data, never of the model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reward:
+    """A reward function.
+
+    function: takes `inputs` by position, then its options by name. It gives one number for one rollout, or
+    for `many` takes lists, one value a rollout, and gives a list; None is a value that could not be measured.
+    A completion can be any text whatever; BadReference is raised for a ground truth that is malformed.
+    inputs: what it reads of a rollout: `prompt` and `completion`, the texts, and columns of the data set.
+    domain: the values it can give, under given options; ValueError for options that contradict each other.
+    expression: the same in the spec language, of a function of what trainers measure themselves.
+    """
+
+    name: str
+    function: Callable
+    inputs: tuple[str, ...]
+    domain: Callable[..., Domain]
+    many: bool = False
+    expression: str | None = None
+
+    @property
+    def about(self) -> str:
+        """The first sentence of the docstring, and the source that its last line names."""
+        lines = inspect.getdoc(self.function).strip().splitlines()
+        source = f" ({lines[-1].removeprefix('Source: ').rstrip('.')})" if lines[-1].startswith("Source: ") else ""
+        return lines[0].rstrip(".") + source
+
+    @property
+    def signature(self) -> str:
+        """As a spec would write it, with every option and what it is where nothing is said."""
+        options = [
+            name if field.is_required() else f"{name}={_written(field.default)}"
+            for name, field in self.model.model_fields.items()
+        ]
+        return f"{self.name}({', '.join(options)})" if options else self.name
+
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        """The options, from the function's keyword-only parameters."""
+        fields = {
+            name: (parameter.annotation, ... if parameter.default is parameter.empty else parameter.default)
+            for name, parameter in inspect.signature(self.function, eval_str=True).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
+        settings = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+        return create_model(self.name, __config__=settings, **fields)
+
+    def options(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Every option, checked. Raises pydantic's ValidationError, which names those that are wrong."""
+        read = self.model.model_validate(dict(given))
+        return {name: getattr(read, name) for name in self.model.model_fields}
+
+
+def _written(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
+
+
+def reward(
+    name: str,
+    *,
+    domain: Callable[..., Domain] | tuple[float, ...],
+    inputs: tuple[str, ...] | None = None,
+    many: bool = False,
+    expression: str | None = None,
+) -> Callable[[Callable], Callable]:
+    """Make a function known as `name`, which is `family.function`; the function itself stays as it is.
+
+    domain: a tuple of all values, or a function of the options. inputs: the function's own positional
+    parameters where nothing is said.
+    """
+    allowed = domain if callable(domain) else lambda **_: finite([Fraction(repr(value)) for value in domain])
+
+    def register(function: Callable) -> Callable:
+        own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        _KNOWN[name] = Reward(name, function, inputs or tuple(own), allowed, many, expression)
+        return function
+
+    return register
+
+
+_KNOWN: dict[str, Reward] = {}
+
+
+@lru_cache(maxsize=1)
+def families() -> tuple[str, ...]:
+    """The names before the dot."""
+    names = [module.name for module in pkgutil.iter_modules(rewardspec.rewards.__path__)]
+    return tuple(name for name in names if _of(name))
+
+
+def _of(family: str) -> list[Reward]:
+    importlib.import_module(f"rewardspec.rewards.{family}")
+    return [found for found in _KNOWN.values() if found.name.partition(".")[0] == family]
+
+
+def find_reward(name: str) -> Reward | None:
+    """The reward function of this name, None if there is none."""
+    family = name.partition(".")[0]
+    if family not in {module.name for module in pkgutil.iter_modules(rewardspec.rewards.__path__)}:
+        return None
+    return next((found for found in _of(family) if found.name == name), None)
+
+
+def all_rewards() -> list[Reward]:
+    """Every reward function, family by family."""
+    return [found for family in families() for found in _of(family)]
+
+
+def between(lo: float, hi: float) -> Domain:
+    """The numbers from `lo` to `hi`, exactly as they are written."""
+    return interval(Fraction(repr(lo)), Fraction(repr(hi)))
