@@ -157,21 +157,31 @@ def check(
 
 
 @app.command("list")
-def list_(format: Annotated[str, typer.Option(help="table or json.")] = "table") -> None:
-    """Show what there is to use: schemes, definitions, functions, dialects, published specs, each with its source."""
+def list_(
+    kind: Annotated[
+        str | None, typer.Argument(help="One kind only, such as `rewards` or `schemes`.", show_default=False)
+    ] = None,
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+) -> None:
+    """Show what there is to use, each with its source: schemes, functions, rewards, dialects, specs, findings."""
     from rewardspec.analysis.catalogue import Entry, catalogue
     from rewardspec.lint.finding import codes, page
 
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
     entries = [*catalogue(), *(Entry("finding", code, page(code).split("\n")[0]) for code in codes())]
+    kinds = list(dict.fromkeys(entry.kind for entry in entries))
+    if kind is not None:
+        entries = [entry for entry in entries if entry.kind == kind.lower().removesuffix("s")]
+        if not entries:
+            _misuse(f"there are {', '.join(k + 's' for k in kinds)}, but no {kind!r}")
     if format == "json":
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
         return
     out = _console()
-    for kind in dict.fromkeys(entry.kind for entry in entries):
-        rows = [(entry.name, entry.about) for entry in entries if entry.kind == kind]
-        _table(out, f"{kind.capitalize()}s", ("name", "what it is, and from where"), rows)
+    for shown in dict.fromkeys(entry.kind for entry in entries):
+        rows = [(entry.name, entry.about) for entry in entries if entry.kind == shown]
+        _table(out, f"{shown.capitalize()}s", ("name", "what it is, and from where"), rows)
 
 
 @app.command("compile")
@@ -254,7 +264,7 @@ def explain(
     out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
     if spec.about:
         out.print(spec.about, markup=False, highlight=False)
-    _table(out, "Columns", ("name", "level", "domain", "missing"), found.columns)
+    _table(out, "Columns", ("name", "level", "domain", "missing", "measured by"), found.columns)
     _table(out, "Components", ("name", "value", "weight"), found.components)
     if rows:
         _table(out, "Over the run", ("component", "", *(moment.text for moment in moments)), rows)
@@ -310,6 +320,69 @@ def label_(
         implied = ", ".join(f"{name}: {prior[name]:.4g}" for name in list(prior)[:-1])
         typer.echo(f"the prior that training draws from should be the share in this set: `prior: {{{implied}}}`")
     raise typer.Exit(0 if tally.labelled else 1)
+
+
+@app.command("score")
+def score_(
+    spec: Annotated[
+        Path, typer.Argument(help="A spec file whose components name reward functions.", show_default=False)
+    ],
+    rollouts: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON lines or Parquet: `prompt`, `completion`, and the columns that the functions read.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="Write the scored rows here, Parquet or JSON lines.", show_default=False),
+    ],
+    group_by: Annotated[
+        str | None, typer.Option(help="The column that tells the groups apart.", show_default=False)
+    ] = None,
+    total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Score completions with the spec's reward functions, and add rewards and advantages.
+
+    An interrupted run is taken up where it stopped. Rows that cannot be scored are reported and kept aside.
+    """
+    from rich.progress import Progress
+
+    from rewardspec.analysis.replay import BadLog
+    from rewardspec.analysis.score import score
+    from rewardspec.rewards.scorer import ScoringError
+
+    loaded = _load(spec, set_)
+    for path in (spec, rollouts):
+        if output.exists() and path.exists() and output.samefile(path):
+            _misuse(f"{path} would be written over")
+    try:
+        with Progress(console=_console(stderr=True), transient=True) as bar:
+            task = bar.add_task("scoring", total=None)
+            summary = score(
+                loaded,
+                rollouts,
+                output,
+                group_by,
+                total_steps,
+                lambda done, of: bar.update(task, completed=done, total=of),
+            )
+    except OSError as error:
+        _misuse(f"cannot score {rollouts} into {output}: {error.strerror or error}")
+    except (BadLog, ScoringError, ModuleNotFoundError) as error:
+        _misuse(str(error))
+    for number, reason in summary.bad[:20]:
+        typer.echo(f"{rollouts}:{number}: left out: {reason}", err=True)
+    if summary.bad:
+        typer.echo(f"{len(summary.bad)} rows left out, kept in {output.with_suffix('.bad.jsonl')}", err=True)
+    if summary.resumed:
+        typer.echo(f"took up {summary.resumed} rows of an earlier run", err=True)
+    typer.echo(f"wrote {summary.scored} rollouts in {summary.groups} groups to {output}")
+    rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
+    _table(_console(), None, ("reward", "mean", "missing"), rows)
+    raise typer.Exit(0 if summary.scored else 1)
 
 
 @app.command()
@@ -760,11 +833,11 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
-def _console():
+def _console(stderr: bool = False):
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 200
-    return Console(width=width, soft_wrap=False)
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
+    return Console(width=width, soft_wrap=False, stderr=stderr)
 
 
 def _table(console, title: str | None, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

@@ -6,7 +6,7 @@ import builtins
 import hashlib
 import linecache
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -24,7 +24,9 @@ from rewardspec.source import Source
 from rewardspec.spec.declarations import Declarations, read_declarations
 from rewardspec.spec.document import Document
 from rewardspec.spec.prelude import dialects, under
+from rewardspec.spec.use import Use
 from rewardspec.syntax.expression import parse_expression
+from rewardspec.syntax.tree import If, Number
 from rewardspec.syntax.yaml import LARGEST_FILE
 
 
@@ -60,6 +62,40 @@ class Spec:
     @property
     def components(self) -> tuple[str, ...]:
         return tuple(component.name for component in self.program.components)
+
+    @property
+    def uses(self) -> Mapping[str, Use]:
+        """The columns that reward functions of the spec's own fill, and the functions."""
+        return {name: use for name, use in self.declarations.uses.items() if name in self.columns}
+
+    def compared(self, name: str) -> tuple[str, ...]:
+        """The columns that `only_when` of a reward function compares."""
+        return self._asking[name].spec.columns
+
+    def asked(self, name: str, columns: Mapping[str, Sequence]) -> list[bool]:
+        """For which rollouts `only_when` of a reward function holds, given the columns that it compares.
+
+        Raises ValueError (RolloutError) for columns that the spec does not allow.
+        """
+        if not len(next(iter(columns.values()), ())):
+            return []
+        out = self._asking[name](columns, groups=1)
+        return [value > 0 for value in out.advantages.tolist()]
+
+    @cached_property
+    def _asking(self) -> dict[str, Callable]:
+        """The condition of every reward function that has one, compiled by itself."""
+        found = {}
+        for name, use in self.uses.items():
+            if use.only_when is not None:
+                one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
+                condition = If(use.only_when.span, use.only_when, one, zero)
+                bare = replace(self.declarations, advantage=condition, keep=None, refill=None, guarantees={}, uses={})
+                program = lower(bare, Report())
+                assert program is not None, f"the condition of {name} was right in the spec"
+                program = replace(program, components=[])  # what it does not compare need not be there
+                found[name] = compile(Spec(self.source, bare, program))
+        return found
 
     @property
     def condition(self) -> Condition | None:
@@ -111,6 +147,7 @@ class Spec:
         ]
         condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
         parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
+        parts += [f"{use.column}: {use}" for use in self.uses.values()]
         text = "\n".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from rewardspec.diagnostics import Report
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.resources import resource
+from rewardspec.rewards.reward import all_rewards
 from rewardspec.source import Source
 from rewardspec.spec.declarations import Definition
 from rewardspec.spec.document import read_document
@@ -16,7 +17,7 @@ from rewardspec.spec.prelude import dialects, prelude
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that can be used. `kind`: scheme, definition, function, dialect or spec.
+    """One thing that can be used. `kind`: scheme, definition, function, reward, dialect or spec.
 
     name: as it is written in a spec; of a spec its path under `specs/`. about: what it is, and from where.
     """
@@ -35,6 +36,7 @@ def catalogue() -> list[Entry]:
         *(Entry("scheme", d.name, _comment(d)) for d in schemes),
         *(Entry("definition", d.signature.span.text, _comment(d)) for d in parts),
         *(Entry("function", function.signature(name), function.about) for name, function in FUNCTIONS.items()),
+        *(Entry("reward", found.signature, found.about) for found in all_rewards()),
         *(Entry("dialect", name, _said(resource(f"specs/dialects/{name}.yaml"))) for name in dialects()),
         *(Entry("spec", path.relative_to(resource("specs")).as_posix(), _said(path)) for path in shipped_specs()),
     ]

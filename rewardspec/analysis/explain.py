@@ -17,12 +17,13 @@ from rewardspec.types import Level
 class Explanation:
     """Tables of text.
 
-    columns: (name, level, domain, what a missing value is). components: (name, expression, weight).
+    columns: (name, level, domain, what a missing value is, the reward function that fills it).
+    components: (name, expression, weight).
     definitions: (name, expression) of all that the advantage uses, in order of use.
     values: (number, name, operation, level, domain) of every node.
     """
 
-    columns: list[tuple[str, str, str, str]]
+    columns: list[tuple[str, str, str, str, str]]
     components: list[tuple[str, str, str]]
     definitions: list[tuple[str, str]]
     values: list[tuple[str, str, str, str, str]]
@@ -32,7 +33,13 @@ class Explanation:
 def explain(spec: Spec) -> Explanation:
     declared = spec.declarations
     columns = [
-        (c.name, str(c.level), str(c.domain), "the gate decides" if c.gated else c.missing)
+        (
+            c.name,
+            str(c.level),
+            str(c.domain),
+            "the gate decides" if c.gated else c.missing,
+            str(declared.uses.get(c.name, "")),
+        )
         for c in declared.columns.values()
     ]
     components = [

@@ -43,24 +43,24 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None) -> Log:
     Columns are found by name, on their own or under `rewards`. Rollouts of one prompt and step are a
     group. Raises BadLog, OSError.
     """
-    rows = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _json_lines(path)
+    rows = read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _json_lines(path)
     if not rows:
         raise BadLog(f"{path} holds no rollouts")
     found = list(dict.fromkeys(key for row in rows for key in row))
     keys = [group_by] if group_by else [key for key in GROUP_KEYS if key in found][:1]
     if not keys or keys[0] not in found:
         wanted = f"`{group_by}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
-        raise BadLog(f"{path} has no column {wanted} that tells groups apart; it has {_listed(found)}")
+        raise BadLog(f"{path} has no column {wanted} that tells groups apart; it has {listed(found)}")
     names = {}
     for name in spec.columns:
         names[name] = next((n for n in (name, *ALIASES.get(name, ())) if n in found), None)
     missing = [name for name, source in names.items() if source is None]
     if missing:
         hints = [f"`{name}`" + (f" ({near})" if (near := did_you_mean(name, found)) else "") for name in missing]
-        raise BadLog(f"{path} has no column {', '.join(hints)}, which {spec.name} reads; it has {_listed(found)}")
+        raise BadLog(f"{path} has no column {', '.join(hints)}, which {spec.name} reads; it has {listed(found)}")
     step = next((key for key in STEP_KEYS if key in found), None)
     steps = [row.get(step) if step else 0 for row in rows]
-    groups = [(s, _hashable(row.get(keys[0]))) for s, row in zip(steps, rows, strict=True)]
+    groups = [(s, hashable(row.get(keys[0]))) for s, row in zip(steps, rows, strict=True)]
     return Log({name: [row.get(source) for row in rows] for name, source in names.items()}, groups, steps)
 
 
@@ -81,7 +81,7 @@ def _json_lines(path: Path) -> list[dict]:
     return rows
 
 
-def _parquet(path: Path) -> list[dict]:
+def read_parquet(path: Path) -> list[dict]:
     try:
         import pyarrow.parquet
     except ModuleNotFoundError:
@@ -92,11 +92,11 @@ def _parquet(path: Path) -> list[dict]:
         raise BadLog(f"{path} is no Parquet file: {shorten(str(error), 80)}") from None
 
 
-def _hashable(value) -> object:
+def hashable(value) -> object:
     return value if isinstance(value, str | int | float | None) else json.dumps(value, sort_keys=True, default=str)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     shown = ", ".join(f"`{shorten(str(name))}`" for name in names[:12])
     return shown + (" ..." if len(names) > 12 else "")
 

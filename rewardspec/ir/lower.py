@@ -13,6 +13,7 @@ from rewardspec.ir.graph import Graph, Node, TooLarge, walk
 from rewardspec.ir.values import Bundle, Skip, Truth
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec.declarations import Column, Declarations
+from rewardspec.spec.use import Use
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation, format_number
 from rewardspec.types import Level, interval
 
@@ -105,6 +106,10 @@ class Lowering(Calls):
         if declared.condition is not None and not broken:
             for name, expr in declared.condition.labels.items():
                 labels[name] = self.try_(lambda e=expr: self.label(e))
+        if not broken:
+            for use in declared.uses.values():
+                if use.only_when is not None:
+                    self.try_(lambda u=use: self.asked(u))
         if self.report.failed or broken or advantage is None:
             return None
         values = [
@@ -257,11 +262,31 @@ class Lowering(Calls):
 
     def label(self, expr: Expr) -> Node:
         """Whether a trajectory is given a token, before there are groups, batches or steps."""
+        return self.of_one(expr, "a label is given to one trajectory before training")
+
+    def asked(self, use: Use) -> Node:
+        """Whether a reward function is asked about a rollout."""
+        node = self.of_one(use.only_when, f"whether `{use.column}` is measured is told from one rollout")
+        uses = self.declared.uses
+        for column in [n.attributes[0] for n in walk([node]) if n.op == "column"]:
+            if column in uses and uses[column].only_when is not None:
+                itself = column == use.column
+                self.fail(
+                    "asked-late",
+                    f"`{use.column}` is asked for by " + ("its own value" if itself else f"`{column}`"),
+                    use.only_when.span,
+                    labels=() if itself else (Label(uses[column].span, "not measured everywhere itself"),),
+                    help="`only_when` can compare what is measured for every rollout",
+                )
+        return node
+
+    def of_one(self, expr: Expr, why: str) -> Node:
+        """A condition on one rollout's own values."""
         node = self.condition(expr, self.user)
         if any(n.op in (*REDUCTIONS, "given", "copies") for n in walk([node])):
             self.fail(
                 "wrong-level",
-                "a label is given to one trajectory before training, and this looks at its group, batch or step",
+                f"{why}, and this looks at its group, batch or step",
                 expr.span,
                 help="compare its own components: `correct >= 1`",
             )

@@ -8,7 +8,8 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
+from math import isinf
 
 from pydantic import BaseModel, ConfigDict, create_model
 
@@ -104,11 +105,8 @@ def reward(
 _KNOWN: dict[str, Reward] = {}
 
 
-@lru_cache(maxsize=1)
-def families() -> tuple[str, ...]:
-    """The names before the dot."""
-    names = [module.name for module in pkgutil.iter_modules(rewardspec.rewards.__path__)]
-    return tuple(name for name in names if _of(name))
+def _modules() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(rewardspec.rewards.__path__)]
 
 
 def _of(family: str) -> list[Reward]:
@@ -119,16 +117,14 @@ def _of(family: str) -> list[Reward]:
 def find_reward(name: str) -> Reward | None:
     """The reward function of this name, None if there is none."""
     family = name.partition(".")[0]
-    if family not in {module.name for module in pkgutil.iter_modules(rewardspec.rewards.__path__)}:
-        return None
-    return next((found for found in _of(family) if found.name == name), None)
+    return next((found for found in _of(family) if found.name == name), None) if family in _modules() else None
 
 
 def all_rewards() -> list[Reward]:
     """Every reward function, family by family."""
-    return [found for family in families() for found in _of(family)]
+    return [found for family in _modules() for found in _of(family)]
 
 
 def between(lo: float, hi: float) -> Domain:
-    """The numbers from `lo` to `hi`, exactly as they are written."""
-    return interval(Fraction(repr(lo)), Fraction(repr(hi)))
+    """The numbers from `lo` to `hi`, exactly as they are written; an infinite end is none."""
+    return interval(*(end if isinf(end) else Fraction(repr(end)) for end in (lo, hi)))

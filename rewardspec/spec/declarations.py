@@ -10,14 +10,17 @@ from collections.abc import Callable
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import inf
 
 from rewardspec.diagnostics import Label, Report, did_you_mean, shorten
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.source import Source, Span
 from rewardspec.spec.document import VERSION, Component, Document, Measured, read_document
+from rewardspec.spec.expressions import constant, read_expression, read_literal
+from rewardspec.spec.use import Use, as_expression, read_use
 from rewardspec.syntax.expression import KEYWORDS, NAME, parse_expression, parse_signature
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
-from rewardspec.syntax.yaml import Mapping, Node, Scalar, comment_after
+from rewardspec.syntax.yaml import Mapping, Node, Scalar
 from rewardspec.types import MOST_VALUES, Domain, Level, finite, format_number, interval, symbolic
 
 MOST_COMPONENTS = 64
@@ -92,6 +95,7 @@ class Declarations:
     advantage: Expr | None = None
     guarantees: dict[str, Expr] = field(default_factory=dict)
     condition: ConditionDeclaration | None = None
+    uses: dict[str, Use] = field(default_factory=dict)  # columns that reward functions fill
     eps: Fraction = Fraction(1, 10**6)
     ddof: Fraction = Fraction(1)
     dialect: str | None = None
@@ -113,7 +117,6 @@ def read_declarations(source: Source, report: Report, constants: Map[str, str] =
             document.rewardspec.span,
             help=f"this release reads `rewardspec: {VERSION}`",
         )
-    _not_yet(document, root, report)
     read_numerics(declared, report)
     for name, signal in document.signals.items():
         if _usable_name(declared, name, "signals", report):
@@ -132,82 +135,7 @@ def read_declarations(source: Source, report: Report, constants: Map[str, str] =
     return declared
 
 
-# Expressions in YAML -----------------------------------------------------------------------------
-
-
-def read_expression(scalar: Scalar | None, report: Report, allow_empty: bool = False) -> Expr | None:
-    """The tree of an expression that stands in a scalar; None, with the reason reported, if it has none."""
-    if scalar is None or scalar.cut:
-        return None
-    piece = scalar.slice()
-    source = scalar.span.source
-    if piece is None:
-        text, at = scalar.text, lambda start, end: scalar.span
-    else:
-        text, offset = piece
-        at = lambda start, end: source.span(offset + start, offset + end)  # noqa: E731
-    before = len(report.diagnostics)
-    expr = parse_expression(text, at, report)
-    comment = comment_after(scalar.span) if expr is None and scalar.style is None else None
-    if comment is not None and "too early" in report.diagnostics[-1].message:
-        del report.diagnostics[before:]
-        report.error(
-            "yaml-comment",
-            "a ` #` ends the expression: YAML takes the rest of the line for a comment",
-            comment,
-            labels=(Label(scalar.span, "all that is left of the expression"),),
-            help="put a comment on a line of its own",
-        )
-    return expr
-
-
-def read_literal(scalar: Scalar, report: Report) -> Fraction | float | str | None:
-    """A number (constant arithmetic such as `1/3` too) or a name."""
-    expr = read_expression(scalar, report)
-    if expr is None:
-        return None
-    if isinstance(expr, Name):
-        return expr.text
-    value = _constant(expr)
-    if value is None:
-        report.error(
-            "not-a-constant",
-            f"`{shorten(scalar.text)}` is not a number",
-            scalar.span,
-            help="write it as `0.5` or `1/3`",
-        )
-    return value
-
-
-def _constant(expr: Expr) -> Fraction | float | None:
-    match expr:
-        case Number(value=value):
-            return value
-        case Operation(operator="neg", operands=(x,)):
-            inner = _constant(x)
-            return None if inner is None else -inner
-        case Operation(operator="/", operands=(x, y)):
-            above, below = _constant(x), _constant(y)
-            if isinstance(above, Fraction) and isinstance(below, Fraction) and below:
-                return above / below
-    return None
-
-
 # Sections ----------------------------------------------------------------------------------------
-
-
-def _not_yet(document: Document, root: Mapping, report: Report) -> None:
-    """Parts of the language that this version reads past, but must not pretend to honour."""
-    for section in ("signals", "components"):
-        whole = root.get(section)
-        for key, value in whole.items if isinstance(whole, Mapping) else ():
-            if isinstance(value, Mapping) and value.key("use") is not None:
-                report.error(
-                    "not-yet",
-                    f"`use:` of `{shorten(key.text)}` cannot be compiled by this version",
-                    value.key("use").span,
-                    help="say what it measures with `values:` or `range:` and pass it as a column",
-                )
 
 
 def _usable_name(declared: Declarations, name: str, section: str, report: Report) -> bool:
@@ -254,33 +182,83 @@ def read_numerics(declared: Declarations, report: Report) -> None:
 
 def read_signal(declared: Declarations, name: str, signal: Measured, report: Report) -> None:
     place = declared.root.get("signals")
-    column = _column(name, place, signal, report)
+    use = _read_use(declared, name, place, signal, report)
+    if use is not None and use.reward is not None and use.reward.expression is not None:
+        help = "write it under `components:`, with `weight: 0` if it is not rewarded"
+        report.error("derived-signal", f"`{use.reward.name}` is worked out from other columns", use.span, help=help)
+        use = None
+    column = _column(name, place, signal, report, use) if use is not None or not _uses(place.get(name)) else None
     if column is None:
         declared.damaged.add(name)
     else:
         declared.columns[name] = column
 
 
-def _column(name: str, place: Mapping, measured: Measured, report: Report, gated: bool = False) -> Column | None:
+def _uses(node: Node) -> bool:
+    return isinstance(node, Mapping) and (node.key("use") is not None or node.key("python") is not None)
+
+
+def _read_use(declared: Declarations, name: str, place: Mapping, measured: Measured, report: Report) -> Use | None:
+    """The reward function of a column, kept among the declarations; None where there is none, or it is wrong."""
+    node = place.get(name)
+    if not _uses(node):
+        if isinstance(node, Mapping) and node.key("with") is not None:
+            report.error(
+                "options-alone", f"`{name}` has options but no `use`", node.key("with").span, help="add `use:`"
+            )
+        return None
+    if measured.use is None and measured.python is None:
+        return None  # what stands there is no text, which has been said
+    use = read_use(name, node, measured, report)
+    if use is None:
+        return None
+    for part in ("values", "range", "level"):
+        if node.key(part) is not None and (use.reward is not None or part == "level"):
+            brings = f"`{name}` has its `{part}` from the reward function" if part != "level" else ""
+            message = brings or "a reward function gives a value for every rollout"
+            report.error("two-domains", message, node.key(part).span, help="leave it out")
+            return None
+    if use.reward is None or use.reward.expression is None:
+        declared.uses[name] = use
+    elif "tokens" not in declared.document.signals and "tokens" not in declared.document.components:
+        tokens = Column("tokens", use.span, interval(Fraction(0), inf), use.span, Level.ROLLOUT, "error", False)
+        declared.columns.setdefault("tokens", tokens)
+    return use
+
+
+def _column(
+    name: str, place: Mapping, measured: Measured, report: Report, use: Use | None = None, gated: bool = False
+) -> Column | None:
     """The column of a signal or measured component; None where it does not say what it can be."""
     key, node = place.key(name), place.get(name)
     wrote = [part for part in ("values", "range") if isinstance(node, Mapping) and node.key(part) is not None]
+    known = use is not None and use.domain is not None
     if len(wrote) == 2:
         report.error(
             "two-domains", f"`{name}` has both `values` and `range`", node.key("range").span, help="keep one of them"
         )
         return None
-    if not wrote:
-        if isinstance(node, Mapping) and node.key("use") is not None:
-            return None
+    if not wrote and not known:
         report.error(
             "no-domain",
             f"nothing says what `{name}` can be",
             key.span,
-            help="add `values: [0, 1]`, `range: [0, .inf]`, or, for a component, `expr:`",
+            help="add `values: [0, 1]`, `range: [0, .inf]`, `use:`, or, for a component, `expr:`",
         )
         return None
-    domain = _values(measured, report) if wrote == ["values"] else _range(measured.range, report)
+    if known:
+        domain, span = use.domain, use.span
+    else:
+        domain = _values(measured, report) if wrote == ["values"] else _range(measured.range, report)
+        span = node.get(wrote[0]).span
+    if use is not None and use.only_when is not None and measured.missing == "error" and not gated:
+        report.error(
+            "missing-everywhere-else",
+            f"`{name}` is measured only where this holds, and elsewhere a missing value is an error",
+            use.only_when.span,
+            help=f"add `missing: ignore`, or `when: {use.only_when.span.text}`",
+        )
+        return None
     if domain is None:
         return None
     if measured.missing == "zero":
@@ -294,7 +272,7 @@ def _column(name: str, place: Mapping, measured: Measured, report: Report, gated
         name,
         key.span,
         domain,
-        node.get(wrote[0]).span,
+        span,
         Level[measured.level.upper()],
         measured.missing,
         measured.outside == "clip",
@@ -373,18 +351,23 @@ def _read_component(declared: Declarations, name: str, component: Component, rep
         for part in ("expr", "stages")
         if part in wrote or (part == "expr" and isinstance(node, Scalar) and node.text)
     ]
-    if not sources and not wrote & {"values", "range", "use"}:
+    use = _read_use(declared, name, place, component, report)
+    if not sources and wrote & {"use", "python"} and use is None:
         value = None
-        _column(name, place, component, report)
+    elif not sources and not wrote & {"values", "range", "use"}:
+        value = None
+        _column(name, place, component, report, use)
+    elif not sources and use is not None and use.reward is not None and use.reward.expression is not None:
+        value = _worked_out(name, node, use, wrote, report)
     elif not sources:
-        column = _column(name, place, component, report, gated=component.when is not None)
+        column = _column(name, place, component, report, use, gated=component.when is not None)
         if column is not None:
             declared.columns[name] = column
         value = _measured(name, key, column, report)
     else:
         value = _derived(name, node, component, sources, wrote, report)
     if value is not None and component.scale is not None:
-        value = _scaled(declared, name, value, component, node, report)
+        value = _scaled(declared, name, value, component, node, use, report)
     elif "scale" in wrote and component.scale is None:
         value = None
     if value is not None and "when" in wrote:
@@ -421,6 +404,19 @@ def _measured(name: str, key: Scalar, column: Column | None, report: Report) -> 
     return _call("required", raw) if column.gated else raw
 
 
+def _worked_out(name: str, node: Mapping, use: Use, wrote: set[str], report: Report) -> Expr | None:
+    """The value of a component whose reward function is an expression over other columns."""
+    wrong = [part for part in ("missing", "outside") if part in wrote]
+    for part in wrong:
+        report.error(
+            "not-measured",
+            f"`{part}` is for what is measured; `{use.reward.name}` is worked out from `tokens`",
+            node.key(part).span,
+            help="say it of `tokens`, under `signals:`",
+        )
+    return None if wrong else as_expression(use, report)
+
+
 def _derived(
     name: str, node: Node, component: Component, sources: list[str], wrote: set[str], report: Report
 ) -> Expr | None:
@@ -430,7 +426,8 @@ def _derived(
         )
         return None
     usable = True
-    for part in ("values", "level", "missing", "outside", "use") + (() if component.scale else ("range",)):
+    measured = ("values", "level", "missing", "outside", "use", "python", "with")
+    for part in measured + (() if component.scale else ("range",)):
         if part in wrote:
             help = "a derived value's domain is inferred" if part in ("values", "range") else "leave it out"
             report.error(
@@ -465,13 +462,22 @@ def _derived(
 
 
 def _scaled(
-    declared: Declarations, name: str, value: Expr, component: Component, node: Mapping, report: Report
+    declared: Declarations,
+    name: str,
+    value: Expr,
+    component: Component,
+    node: Mapping,
+    use: Use | None,
+    report: Report,
 ) -> Expr | None:
     span = node.key("scale").span
     low, high = (read_expression(scalar, report) for scalar in component.scale)
     column = declared.columns.get(name)
     silent = Report() if column else report  # what is wrong with a column's own domain has been said
-    domain = _values(component, silent) if component.values is not None else _range(component.range, silent)
+    if use is not None and use.domain is not None:
+        domain = use.domain
+    else:
+        domain = _values(component, silent) if component.values is not None else _range(component.range, silent)
     if low is None or high is None or (domain is None and component.range is not None):
         return None
     if domain is None or not domain.bounded or domain.symbols:
@@ -570,7 +576,7 @@ def _set_constants(declared: Declarations, constants: Map[str, str], report: Rep
                 source.span(0, len(text)),
                 help=did_you_mean(name, declared.values, "constants are set under `define:`"),
             )
-        elif expr is not None and _constant(expr) is None:
+        elif expr is not None and constant(expr) is None:
             report.error("not-a-constant", f"`{shorten(text)}` is not a number", source.span(0, len(text)))
         elif expr is not None:
             declared.values[name] = Definition(old.signature, expr, False)

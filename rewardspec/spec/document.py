@@ -73,6 +73,13 @@ class _Part(BaseModel):
 Reasons = Annotated[dict[str, Text], BeforeValidator(_mapped)]
 
 
+Options = Annotated[
+    dict[str, Any],
+    BeforeValidator(_mapped),
+    WithJsonSchema({"type": "object", "description": "options by name"}),
+]
+
+
 class Measured(_Part):
     """A signal: measured for every rollout (or group, or batch), not rewarded as such."""
 
@@ -88,7 +95,9 @@ class Measured(_Part):
     outside: Annotated[Literal["error", "clip"], _choice("error", "clip")] = Field(
         "error", description="what a value outside its domain is: an error, or the nearest one inside"
     )
-    use: Text | None = Field(None, description="a reward function by name")
+    use: Text | None = Field(None, description="a reward function by name, which brings its domain")
+    with_: Options = Field({}, alias="with", description="options of the reward function; `only_when`: a condition")
+    python: Text | None = Field(None, description="a reward function of your own: `package.module:function`")
 
     @model_validator(mode="before")
     @classmethod
@@ -228,7 +237,7 @@ def _drop(data: Any, loc: tuple) -> None:
             return
         if at == 1 or not isinstance(parents[at - 2], dict):
             continue
-    if depth == 0:
+    if not loc:
         data.clear()
 
 
@@ -301,4 +310,4 @@ def _known_keys(loc: tuple) -> list[str]:
             model = Condition
         case _:
             model = Numerics
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]

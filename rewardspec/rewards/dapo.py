@@ -1,0 +1,30 @@
+"""DAPO's penalty on overlong completions (arXiv:2503.14476)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from rewardspec.rewards.reward import between, reward
+from rewardspec.types import Domain
+
+
+def _domain(*, max: float, buffer: float) -> Domain:
+    if buffer > max:
+        raise ValueError(f"`buffer` is a part of `max`: {buffer:g} of {max:g} tokens")
+    return between(-1, 0)
+
+
+@reward("dapo.overlong", domain=_domain, expression="overlong(tokens, {max}, {buffer})")
+def overlong(
+    tokens: float,
+    *,
+    max: Annotated[float, Field(gt=0, allow_inf_nan=False)],
+    buffer: Annotated[float, Field(gt=0, allow_inf_nan=False)],
+) -> float:
+    """0 up to `max - buffer` tokens, from there down to -1 at `max`.
+
+    Source: DAPO, arXiv:2503.14476, Eq. 13.
+    """
+    return -min((tokens - (max - buffer)) / buffer, 1.0) if tokens > max - buffer else 0.0

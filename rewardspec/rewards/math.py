@@ -1,0 +1,88 @@
+"""Mathematical answers: right or wrong, and whether they are whole numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+from rewardspec.rewards.reward import BadReference, reward
+from rewardspec.rewards.tagged import answer_part, last_element
+
+LONGEST = 4000  # characters of an answer: more is no answer to a problem
+_NUMBER = re.compile(r"[-+]?(\d{1,300}|\d{1,3}(,\d{3}){1,30})(\.\d{1,300})?")
+_WHOLE = re.compile(r"[-+]?\d{1,300}")
+
+
+@reward("math.correct", domain=(0, 1), inputs=("completion", "answer"), many=True)
+def correct(
+    completions: Sequence[str], answers: Sequence[str | float], *, tag: str = "none", timeout: float = 5.0
+) -> list[float]:
+    """1 where the final answer equals the ground truth as mathematics, else 0, for each completion.
+
+    The final answer is the last `\\boxed{...}`, or else what math-verify finds last, in what follows the thought;
+    for a `tag` it is looked for in the last such element. Numbers are compared exactly, anything else by
+    math-verify in processes of its own, which end after `timeout` seconds: an answer that takes longer is wrong.
+
+    answers: LaTeX or plain text, with or without `$` or `\\boxed`, or numbers. Raises BadReference for one that
+    cannot be read.
+    Source: math-verify, github.com/huggingface/Math-Verify.
+    """
+    from rewardspec.rewards.math_worker import verify_all
+
+    golds = [_gold(answer) for answer in answers]
+    found = [_candidate(completion, tag) for completion in completions]
+    scores: list[float | None] = []
+    for text, gold in zip(found, golds, strict=True):
+        number, wanted = _number(_boxed(text) or text), _number(_boxed(gold) or gold)
+        scores.append(0.0 if not text.strip() else float(number == wanted) if None not in (number, wanted) else None)
+    left = [i for i, score in enumerate(scores) if score is None]
+    for i, held in zip(left, verify_all([(golds[i], found[i]) for i in left], timeout), strict=True):
+        scores[i] = held
+    return scores
+
+
+@reward("math.integer", domain=(0, 1))
+def integer(completion: str, *, tag: str = "answer") -> float:
+    """1 where the answer is a whole number in digits, else 0.
+
+    The answer is the last `<tag>...</tag>`; for `tag: none` the last `\\boxed{...}`. Commas between thousands
+    and a `$` before or after are taken off.
+    Source: GDPO, arXiv:2601.05242, the integer reward of the authors' examples.
+    """
+    found = _boxed(answer_part(completion)) if tag == "none" else last_element(completion, tag)
+    bare = (found or "").strip().strip("$").strip()
+    return float(bool(_WHOLE.fullmatch(bare)) or (bool(_NUMBER.fullmatch(bare)) and "." not in bare))
+
+
+def _candidate(completion: str, tag: str) -> str:
+    """The end of the part in which the final answer stands."""
+    part = answer_part(completion) if tag == "none" else last_element(completion, tag) or ""
+    boxed = _boxed(part)
+    return f"\\boxed{{{boxed}}}" if boxed is not None and len(boxed) <= LONGEST else part[-LONGEST:]
+
+
+def _boxed(text: str) -> str | None:
+    """The content of the last `\\boxed{...}`, braces inside it matched; None where there is none."""
+    start = text.rfind("\\boxed{")
+    depth, first = 0, start + len("\\boxed{")
+    for at in range(first, len(text)) if start >= 0 else ():
+        if text[at] == "}" and depth == 0:
+            return text[first:at]
+        depth += (text[at] == "{") - (text[at] == "}")
+    return None
+
+
+def _number(text: str) -> Fraction | None:
+    """The value of a text that is nothing but a number."""
+    bare = text.strip().strip("$").strip()
+    return Fraction(bare.replace(",", "")) if _NUMBER.fullmatch(bare) else None
+
+
+def _gold(answer: str | float) -> str:
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        raise BadReference("a ground truth is a text or a number")
+    text = str(answer).strip()
+    if not text or len(text) > LONGEST or text in ("nan", "inf", "-inf"):
+        raise BadReference(f"a ground truth has from 1 to {LONGEST} characters")
+    return text

@@ -1,0 +1,146 @@
+"""Text as models write it: elements in tags, tool calls as JSON. Every function is linear in the length of the text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+MOST_DIGITS = 400  # of a whole number in a tool call: Python's own limit is ten times that, and slow
+
+
+class Malformed(ValueError):
+    """What should be a list of tool calls and is none."""
+
+
+def answer_part(text: str) -> str:
+    """What follows the first `</think>`; everything where there is none."""
+    _, closed, rest = text.partition("</think>")
+    return rest if closed else text
+
+
+def thought(text: str) -> str:
+    """The text of the thought, `""` where it has no end. A prompt may have opened it already."""
+    inner, closed, _ = text.partition("</think>")
+    if not closed:
+        return ""
+    return inner.partition("<think>")[2] if "<think>" in inner else inner
+
+
+def elements(text: str, tag: str) -> Iterator[str | None]:
+    """The content of every `<tag>...</tag>`, in order; None at the end for one that is not closed."""
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    at = text.find(opening)
+    while at >= 0:
+        end = text.find(closing, at)
+        if end < 0:
+            yield None
+            return
+        yield text[at + len(opening) : end]
+        at = text.find(opening, end)
+
+
+def last_element(text: str, tag: str) -> str | None:
+    """The content of the last closed `<tag>...</tag>`, None where there is none."""
+    end = text.rfind(f"</{tag}>")
+    start = text.rfind(f"<{tag}>", 0, max(end, 0))
+    return text[start + len(tag) + 2 : end] if start >= 0 else None
+
+
+def in_order(text: str, tags: tuple[str, ...]) -> bool:
+    """Whether each of the tags opens once and closes once, one element after the other."""
+    at = 0
+    for tag in tags:
+        for mark in (f"<{tag}>", f"</{tag}>"):
+            at = text.find(mark, at)
+            if at < 0 or text.count(mark) != 1:
+                return False
+            at += len(mark)
+    return True
+
+
+def _refused(name: str):
+    raise ValueError(f"JSON has no {name}")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError("a number of too many digits")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_int=_whole)
+
+
+def read_json(text: str) -> object:
+    """The value of a JSON text. Raises Malformed; of a key that stands twice the last value counts."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(_why(error)) from None
+
+
+def _why(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else f"not JSON: {str(error)[:80]}"
+
+
+def read_calls(text: str, arguments: tuple[str, ...] = ("parameters",)) -> tuple[Call, ...]:
+    """The tool calls of a text: JSON objects with white space between. Raises Malformed."""
+    calls, at = [], 0
+    text = text.strip()
+    while at < len(text):
+        try:
+            found, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise Malformed(_why(error)) from None
+        calls.append(as_call(found, arguments))
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return tuple(calls)
+
+
+Call = tuple[str, Mapping[str, object]]  # name, parameters
+
+
+def as_call(found: object, arguments: tuple[str, ...] = ("parameters",)) -> Call:
+    """The name and the parameters of a call that is an object. Raises Malformed."""
+    if not isinstance(found, Mapping):
+        raise Malformed("a tool call is a JSON object")
+    name = found.get("name")
+    held = next((found[key] for key in arguments if key in found), None)
+    if not isinstance(name, str) or not isinstance(held, Mapping):
+        raise Malformed(f"a tool call has a `name`, a text, and `{arguments[0]}`, an object")
+    return name, held
+
+
+def same(a: object, b: object) -> bool:
+    """Whether two JSON values are equal: `true` is not 1, 1 is 1.0, the order of keys does not matter."""
+    left = [(a, b)]
+    while left:
+        a, b = left.pop()
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            if a.keys() != b.keys():
+                return False
+            left += [(a[key], b[key]) for key in a]
+        elif isinstance(a, list | tuple) and isinstance(b, list | tuple):
+            if len(a) != len(b):
+                return False
+            left += zip(a, b, strict=True)
+        elif isinstance(a, bool) != isinstance(b, bool) or a != b:
+            return False
+    return True
+
+
+@lru_cache(maxsize=8)
+def predicted_calls(completion: str) -> tuple[Call, ...] | None:
+    """The calls in the `<tool_call>` elements after the thought, None where they cannot be read.
+
+    The last few are kept, so that several rewards of one rollout read it once.
+    """
+    found = list(elements(answer_part(completion), "tool_call"))
+    if None in found:
+        return None
+    try:
+        return tuple(call for inner in found for call in read_calls(inner))
+    except Malformed:
+        return None

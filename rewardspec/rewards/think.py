@@ -1,0 +1,40 @@
+"""Thoughts and answers in their tags."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from rewardspec.rewards.reward import reward
+from rewardspec.rewards.tagged import in_order
+
+Tag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z_0-9-]{0,63}$")]
+
+
+@reward("think.format", domain=(0, 1))
+def format(
+    completion: str,
+    *,
+    tags: Annotated[tuple[Tag, ...], Field(min_length=1, max_length=16)] = ("think", "answer"),
+    then: Literal["nothing", "text"] = "nothing",
+    opened: bool = False,
+) -> float:
+    """1 where the completion is these elements, each once, in this order, else 0.
+
+    White space may stand between elements, nothing else. An element has something in it.
+
+    then: `text` asks for an answer without tags after the last element. opened: the prompt ends with
+    the first opening tag, so that the completion does not begin with it.
+    Source: DeepSeek-R1, arXiv:2501.12948, Sec. 2.2.2, format reward.
+    """
+    text = f"<{tags[0]}>{completion}" if opened else completion
+    if len(set(tags)) < len(tags) or not in_order(text, tags):
+        return 0.0
+    at = 0
+    for tag in tags:
+        start, end = text.index(f"<{tag}>", at), text.index(f"</{tag}>", at)
+        if text[at:start].strip() or not text[start + len(tag) + 2 : end].strip():
+            return 0.0
+        at = end + len(tag) + 3
+    return float(bool(text[at:].strip()) == (then == "text"))

@@ -1,0 +1,216 @@
+"""Tool calls: ToolRL's format, correctness and length of thought (arXiv:2504.13958)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rewardspec.rewards.reward import BadReference, between, reward
+from rewardspec.rewards.tagged import Call, Malformed, as_call, elements, predicted_calls, read_calls, same, thought
+from rewardspec.types import Domain, finite
+
+Reference = str | Sequence[Mapping]  # an answer as a model should write it, or its calls alone
+
+
+@reward("toolrl.format", domain=(0, 1))
+def format(completion: str, answer: Reference, *, opened: bool = False) -> float:
+    """1 where the completion is laid out like the ground truth, else 0.
+
+    That is `<think>...</think>` and then, a line each, `<tool_call>`, the calls and `</tool_call>`, or
+    `<response>...</response>`, or both, as the ground truth has them; each tag once, nothing before or after.
+
+    answer: a text with the tags, or a list of calls. opened: the prompt has `<think>` at its end, so that
+    the completion does not begin with it. Raises BadReference.
+    Source: ToolRL, arXiv:2504.13958, Sec. 3.3, format reward.
+    """
+    text = "<think>" + completion if opened else completion
+    calls, responds = _gold_parts(answer)
+    parts = [("<think>", "</think>")]
+    parts += [("\n<tool_call>\n", "\n</tool_call>")] if calls is not None else []
+    parts += [("\n<response>", "</response>")] if responds else []
+    if any(text.count(mark.strip("\n")) != 1 for pair in parts for mark in pair):
+        return 0.0
+    marks = [parts[0][0], *(end + start for (_, end), (start, _) in pairwise(parts)), parts[-1][1]]
+    at = 0
+    for i, mark in enumerate(marks):
+        found = text.find(mark, at)
+        if found < 0 or (i == 0 and found):
+            return 0.0
+        at = found + len(mark)
+    return float(at == len(text))
+
+
+def _correctness_domain(*, granularity: str, pairing: str, lo: float, hi: float) -> Domain:
+    if lo >= hi:
+        raise ValueError(f"`lo` is below `hi`; here they are {lo:g} and {hi:g}")
+    whole = between(lo, hi)
+    if pairing == "greedy" and granularity != "original":
+        raise ValueError("the authors' greedy pairing goes with `granularity: original` alone")
+    if granularity == "coarse":
+        return finite([whole.lo, whole.hi])
+    return whole if lo <= 0 <= hi or pairing == "optimal" else between(min(lo, 0.0), max(hi, 0.0))
+
+
+@reward("toolrl.correctness", domain=_correctness_domain)
+def correctness(
+    completion: str,
+    answer: Reference,
+    *,
+    granularity: Literal["original", "fine", "intermediate", "coarse"] = "original",
+    pairing: Literal["optimal", "greedy"] = "optimal",
+    lo: Annotated[float, Field(allow_inf_nan=False)] = -3.0,
+    hi: Annotated[float, Field(allow_inf_nan=False)] = 3.0,
+) -> float:
+    """How far the tool calls match those of the ground truth, from `lo` to `hi`.
+
+    Names as multisets (intersection over union), and for each call of the ground truth the share of
+    parameter names and the number of equal values in the call of the same name that it is paired with; the
+    pairing is the best there is. Values are equal as JSON: `"5"` is not 5. Only exactly the calls of the
+    ground truth, in any order, get `hi`; calls that cannot be read, or where none should be, get `lo`. A
+    ground truth without calls asks for none.
+
+    granularity: `fine` asks for all names and each call's parameter names as a whole, `intermediate` for a
+    call's parameters as a whole, one term a call, `coarse` for everything.
+    pairing: `greedy` is what the authors' published code does: each call of the ground truth in its order takes
+    the best call that is left, and a ground truth without calls scores 0.
+    answer: a text with the tags, or a list of calls. Raises BadReference.
+    Source: ToolRL, arXiv:2504.13958, Sec. 3.3 and 5.3.
+    """
+    gold, _ = _gold_parts(answer)
+    if pairing == "greedy":
+        return _as_published(completion, gold or (), lo, hi)
+    made, gold = predicted_calls(completion), gold or ()
+    if made is None:
+        return lo
+    share = _share(made, gold, granularity)
+    return hi if share == 1 else lo + (hi - lo) * share
+
+
+def _share(made: tuple[Call, ...], gold: tuple[Call, ...], granularity: str) -> float:
+    """The score of a prediction over the greatest there is."""
+    names, wanted = Counter(name for name, _ in made), Counter(name for name, _ in gold)
+    if not gold:
+        return float(not made)
+    if granularity == "coarse":
+        return float(names == wanted and _paired(made, gold, _whole) == len(gold))
+    if granularity == "intermediate":
+        return ((names == wanted) + _paired(made, gold, _whole)) / (1 + len(gold))
+    exact = granularity == "fine"
+    name = float(names == wanted) if exact else (names & wanted).total() / (names | wanted).total()
+    most = 1 + len(gold) + sum(len(parameters) for _, parameters in gold)
+    return (name + _paired(made, gold, _fine if exact else _partial)) / most
+
+
+def _whole(made: Mapping, gold: Mapping) -> float:
+    return float(same(made, gold))
+
+
+def _values(made: Mapping, gold: Mapping) -> int:
+    return sum(key in made and same(made[key], value) for key, value in gold.items())
+
+
+def _fine(made: Mapping, gold: Mapping) -> float:
+    return (made.keys() == gold.keys()) + _values(made, gold)
+
+
+def _partial(made: Mapping, gold: Mapping) -> float:
+    either = len(made.keys() | gold.keys())
+    return (len(made.keys() & gold.keys()) / either if either else 1.0) + _values(made, gold)
+
+
+def _paired(made: Sequence[Call], gold: Sequence[Call], score) -> float:
+    """The greatest sum of scores over pairs of calls of one name, no call in two pairs."""
+    groups: dict[str, tuple[list, list]] = defaultdict(lambda: ([], []))
+    for side, calls in enumerate((made, gold)):
+        for name, parameters in calls:
+            groups[name][side].append(parameters)
+    total = 0.0
+    for ours, theirs in groups.values():
+        if len(ours) == 1 or len(theirs) == 1:
+            total += max((score(a, b) for a in ours for b in theirs), default=0.0)
+        elif ours and theirs:
+            from scipy.optimize import linear_sum_assignment
+
+            table = [[score(a, b) for b in theirs] for a in ours]
+            rows, columns = linear_sum_assignment(table, maximize=True)
+            total += sum(table[i][j] for i, j in zip(rows, columns, strict=True))
+    return total
+
+
+def _as_published(completion: str, gold: tuple[Call, ...], lo: float, hi: float) -> float:
+    """The authors' code: one call a line in the first element, pairs taken one after the other."""
+    if not gold:
+        return 0.0
+    inner = next(elements(completion, "tool_call"), None)
+    if inner is None:
+        return lo
+    try:
+        made = [call for line in inner.strip().split("\n") for call in (read_calls(line) or _no_call())]
+    except Malformed:
+        return lo
+    if same([list(call) for call in made], [list(call) for call in gold]):
+        return hi
+    names, wanted = Counter(name for name, _ in made), Counter(name for name, _ in gold)
+    total, left = (names & wanted).total() / (names | wanted).total(), list(made)
+    for name, parameters in gold:
+        own = [(_partial(call[1], parameters), -i) for i, call in enumerate(left) if call[0] == name]
+        if own:
+            best, at = max(own)
+            total += best
+            del left[-at]
+    most = 1 + len(gold) + sum(len(parameters) for _, parameters in gold)
+    return lo + (hi - lo) * total / most
+
+
+def _no_call():
+    raise Malformed("an empty line")
+
+
+@reward("toolrl.think_length", domain=lambda **_: between(0, 1))
+def think_length(completion: str, *, target: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 512.0) -> float:
+    """Words of the thought over `target`, at most 1; for a target that moves use `toolrl.think_words`.
+
+    Words are what white space separates; a thought without an end has none.
+    Source: ToolRL, arXiv:2504.13958, Sec. 5.1, length reward.
+    """
+    return min(len(thought(completion).split()) / target, 1.0)
+
+
+@reward("toolrl.think_words", domain=lambda **_: between(0, float("inf")))
+def think_words(completion: str) -> float:
+    """The number of words between the think tags, a signal for a length reward of one's own.
+
+    Source: ToolRL, arXiv:2504.13958, Sec. 5.1.
+    """
+    return float(len(thought(completion).split()))
+
+
+def _gold_parts(answer: Reference) -> tuple[tuple[Call, ...] | None, bool]:
+    """The calls of a ground truth, None where it has no such element, and whether it has a response."""
+    if isinstance(answer, str):
+        return _read_gold(answer)
+    if not isinstance(answer, Sequence):
+        raise BadReference("a ground truth is a text with tags, or a list of calls")
+    try:
+        return tuple(as_call(call) for call in answer), False
+    except Malformed as error:
+        raise BadReference(f"ground truth: {error}") from None
+
+
+@lru_cache(maxsize=1024)
+def _read_gold(text: str) -> tuple[tuple[Call, ...] | None, bool]:
+    rest = text.partition("</think>")[2] if "</think>" in text else text
+    found, responses = list(elements(rest, "tool_call")), list(elements(rest, "response"))
+    if None in found or None in responses or not (found or responses):
+        problem = "is not closed" if None in found or None in responses else "is missing"
+        raise BadReference(f"ground truth: `<tool_call>` or `<response>` {problem}")
+    try:
+        calls = tuple(call for inner in found for call in read_calls(inner))
+    except Malformed as error:
+        raise BadReference(f"ground truth: {error}") from None
+    return (calls if found else None), bool(responses)

@@ -1,0 +1,278 @@
+"""`use:` from spec to trainer: what a spec measures itself, in the signatures of the trainers and in files."""
+
+import json
+import math
+import sys
+import textwrap
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import rewardspec
+from rewardspec import rewards
+from rewardspec.cli import app
+from rewardspec.rewards import ScoringError
+
+GOLD = '<think>t</think>\n<tool_call>\n{"name": "f", "parameters": {"x": 1}}\n</tool_call>'
+WRONG = GOLD.replace("1", "2")
+SPEC = """
+rewardspec: 1
+name: tools
+components:
+  format: {use: toolrl.format}
+  correctness: {use: toolrl.correctness}
+  thought:
+    use: toolrl.think_length
+    with: {target: 4, only_when: correctness >= 3}
+    missing: ignore
+advantage: decoupled
+"""
+
+
+@pytest.fixture
+def spec():
+    return rewardspec.loads(SPEC)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module of the user's, whose import leaves a trace."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "users_rewards", raising=False)
+    (tmp_path / "users_rewards.py").write_text(
+        textwrap.dedent(
+            """
+            from pathlib import Path
+
+            Path(__file__).with_name("imported").touch()
+
+            def right(completion, answer):
+                return completion == answer
+
+            def long(completions, **columns):
+                return [len(c) + len(columns["prompts"][i]) for i, c in enumerate(completions)]
+
+            def short(completions):
+                return [1.0]
+
+            def unsure(completion, note=None):
+                return None if note is None else note
+            """
+        )
+    )
+    return tmp_path
+
+
+def test_domains_come_from_the_functions(spec):
+    domains = {name: str(column.domain) for name, column in spec.program.columns.items()}
+    assert domains == {"format": "{0, 1}", "correctness": "[-3, 3]", "thought": "[0, 1]"}
+    assert rewardspec.loads(SPEC.replace("correctness}", "correctness, with: {lo: -1, hi: 1}}").replace(">= 3", ">= 1"))
+
+
+def test_trl_functions_bear_the_names_of_the_columns_and_share_one_pass(spec, monkeypatch):
+    calls = []
+    original = rewards.Scorer.measure
+    monkeypatch.setattr(rewards.Scorer, "measure", lambda self, *a: calls.append(1) or original(self, *a))
+    functions = rewards.for_trl(spec)
+    batch = {"prompts": ["p"] * 3, "completions": [GOLD, WRONG, "x"], "answer": [GOLD] * 3, "trainer_state": object()}
+    found = {function.__name__: function(**batch) for function in functions}
+    assert found == {
+        "format": [1, 1, 0],
+        "correctness": [3, pytest.approx(6 * 2 / 3 - 3), -3],  # name, key, no value: 2 of 3
+        "thought": [0.25, None, None],  # asked only where the calls are right
+    }
+    assert len(calls) == 1
+    functions[0](**{**batch, "completions": list(batch["completions"])})
+    assert len(calls) == 2
+
+
+def test_trl_functions_read_chats(spec):
+    (first, *_) = rewards.for_trl(spec)
+    chat = [{"role": "assistant", "content": GOLD}]
+    assert first(prompts=[[{"role": "user", "content": "p"}]], completions=[chat], answer=[GOLD]) == [1]
+
+
+def test_verl_and_openrlhf_get_what_they_ask_for(spec):
+    compute_score = rewards.for_verl(spec)
+    assert compute_score("d", GOLD, GOLD, {"index": 0}) == {
+        "score": 4.25,
+        "format": 1,
+        "correctness": 3,
+        "thought": 0.25,
+    }
+    wrong = compute_score(data_source="d", solution_str="x", ground_truth=GOLD)
+    assert wrong["score"] == -3 and math.isnan(wrong["thought"])
+    reward_func = rewards.for_openrlhf(spec)
+    found = reward_func(["ask" + GOLD, "askx"], ["ask", "ask"], [GOLD, GOLD])
+    assert found["rewards"].tolist() == found["scores"].tolist() == [4.25, -3]
+    assert {name: values.dtype for name, values in found["extra_logs"].items()} == dict.fromkeys(
+        spec.uses, torch.float32
+    )
+    assert found["extra_logs"]["correctness"].tolist() == [3, -3]
+
+
+def test_what_was_measured_goes_into_the_compiled_function(spec):
+    found = rewards.Scorer(spec).measure([{"completion": c, "answer": GOLD} for c in (GOLD, WRONG, "x", "y")]).columns
+    out = rewardspec.compile(spec)(found, groups=4)
+    assert out.advantages.argmax() == 0 and out.advantages[2] == out.advantages[3]
+
+
+def test_a_ground_truth_or_column_that_is_wrong_names_the_rows(spec):
+    function = rewards.for_trl(spec)[0]
+    with pytest.raises(ScoringError, match=r"rollout 1: `format`: ground truth: .*missing"):
+        function(prompts=["p"] * 2, completions=["x"] * 2, answer=[GOLD, "five"])
+    with pytest.raises(ScoringError, match=r"there is no column `answer`; did you mean `answr`\?"):
+        function(prompts=["p"], completions=["x"], answr=[GOLD])
+    renamed = rewardspec.loads(SPEC.replace("toolrl.format}", "toolrl.format, with: {answer: solution}}"))
+    assert rewards.for_trl(renamed)[0](prompts=["p"], completions=[GOLD], answer=[GOLD], solution=[GOLD]) == [1]
+
+
+OWN = """
+rewardspec: 1
+components:
+  right: {python: users_rewards:right, values: [0, 1]}
+  long: {python: users_rewards:long, range: [0, .inf], weight: 0.1}
+  unsure: {python: users_rewards:unsure, range: [0, 1], missing: ignore}
+advantage: gdpo
+guarantees: {bounded: advantage < 1000}
+"""
+
+
+def test_a_function_of_the_users_is_imported_only_where_it_runs(module):
+    spec = rewardspec.loads(OWN)
+    fn = rewardspec.compile(spec)
+    fn({"right": [1, 0], "long": [3, 4], "unsure": [None, 1]}, groups=2)
+    (module / "spec.yaml").write_text(OWN)
+    for command in ("check", "compile", "explain", "simulate", "verify"):
+        assert CliRunner().invoke(app, [command, str(module / "spec.yaml")]).exit_code == 0
+    assert not (module / "imported").exists()
+    functions = rewards.for_trl(spec)
+    assert (module / "imported").exists()
+    batch = {"prompts": ["p", "q"], "completions": ["a", "bc"], "answer": ["a", "a"], "note": [None, 0.5]}
+    assert [function(**batch) for function in functions] == [[1, 0], [2, 3], [None, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("no_such_module:f", "No module named"),
+        ("users_rewards:nothing", "has no attribute"),
+        ("users_rewards:short", "gave 1 values for 2"),
+    ],
+)
+def test_a_function_of_the_users_that_is_wrong_is_said_to_be(module, path, said):
+    spec = rewardspec.loads(OWN.replace("users_rewards:right", path))
+    with pytest.raises(ScoringError, match=said):
+        rewards.for_trl(spec)[0](prompts=["p"] * 2, completions=["a", "b"], answer=["a", "b"])
+
+
+def test_a_spec_without_functions_has_nothing_to_give_to_a_trainer():
+    spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  a: {values: [0, 1]}\nadvantage: grpo\n")
+    with pytest.raises(ScoringError, match=r"add `use: toolrl\.format`"):
+        rewards.for_verl(spec)
+
+
+def test_the_fingerprint_tells_functions_and_options_apart():
+    prints = [
+        rewardspec.loads(SPEC.replace("target: 4", option)).fingerprint
+        for option in ("target: 4", "target: 8", "target: 4.0")
+    ]
+    assert prints[0] != prints[1] and prints[0] == prints[2]
+
+
+# rewardspec score
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    rows = [
+        {"prompt_id": i // 4, "step": i // 8, "completion": c, "answer": GOLD}
+        for i, c in enumerate([GOLD, WRONG, "x", GOLD] * 150)
+    ]
+    lines = [json.dumps(row) for row in rows]
+    lines[5] = "{not json"
+    lines[9] = json.dumps({**rows[9], "answer": "no tags"})
+    lines[13] = json.dumps({"prompt_id": 3, "step": 1, "answer": GOLD})
+    (tmp_path / "rollouts.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def score(folder, *options, output="scored.parquet"):
+    arguments = ["score", str(folder / "spec.yaml"), str(folder / "rollouts.jsonl"), "-o", str(folder / output)]
+    return CliRunner().invoke(app, [*arguments, *options])
+
+
+def read(path):
+    from rewardspec.analysis.replay import read_parquet
+
+    return (
+        read_parquet(path)
+        if path.suffix == ".parquet"
+        else [json.loads(line) for line in path.read_text().splitlines()]
+    )
+
+
+@pytest.mark.parametrize("output", ["scored.parquet", "scored.jsonl"])
+def test_score_adds_rewards_and_advantages_and_keeps_bad_rows_aside(folder, output):
+    result = score(folder, output=output)
+    assert result.exit_code == 0, result.output
+    rows = read(folder / output)
+    assert len(rows) == 597
+    aside = [json.loads(line) for line in (folder / "scored.bad.jsonl").read_text().splitlines()]
+    assert [row["row"] for row in aside] == [6, 10, 14]
+    assert "not JSON" in aside[0]["reason"] and "ground truth" in aside[1]["reason"]
+    assert aside[2]["reason"] == "there is no `completion`"
+    group = [row for row in rows if row["prompt_id"] == 5]
+    found = {name: [row[name] for row in group] for name in ("format", "correctness", "thought")}
+    assert found == {"format": [1, 1, 0, 1], "correctness": [3, 1, -3, 3], "thought": [0.25, None, None, 0.25]}
+    expected = rewardspec.compile(folder / "spec.yaml")(found, groups=4).advantages.tolist()
+    assert [row["advantage"] for row in group] == pytest.approx(expected)
+    assert not list(folder.glob("*.partial")) and not list(folder.glob("*.writing"))
+
+
+def test_score_takes_up_what_was_interrupted(folder, monkeypatch):
+    whole = score(folder)
+    expected = read(folder / "scored.parquet")
+    original, calls = rewards.Scorer.measure, []
+
+    def stops(self, rows, *rest):
+        calls.append(len(rows))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(self, rows, *rest)
+
+    (folder / "scored.parquet").unlink()
+    monkeypatch.setattr(rewards.Scorer, "measure", stops)
+    assert score(folder).exit_code != 0 and not (folder / "scored.parquet").exists()
+    result = score(folder)
+    assert "took up 256 rows" in result.output
+    assert read(folder / "scored.parquet") == expected and whole.exit_code == 0
+    (folder / "spec.yaml").write_text(SPEC.replace("target: 4", "target: 5"))
+    assert "took up" not in score(folder).output  # another spec begins anew
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("a: {values: [0, 1]}", "names no reward function"),
+        ("a: {use: toolrl.format}\n  b: {values: [0, 1]}", "has no column `b`"),
+        ("a: {use: toolrl.format}\n  b: gdpo.length", None),
+    ],
+)
+def test_score_says_what_it_lacks(folder, spec, said):
+    (folder / "spec.yaml").write_text(f"rewardspec: 1\ncomponents:\n  {spec}\nadvantage: gdpo\n")
+    result = score(folder)
+    assert result.exit_code in (1, 2) and (said is None or said in result.output)
+    assert "Traceback" not in result.output
+
+
+def test_score_without_groups_or_file(folder):
+    (folder / "rollouts.jsonl").write_text(json.dumps({"completion": "x", "answer": GOLD}) + "\n")
+    assert "tells groups apart" in score(folder).output
+    assert score(folder, "--group-by", "answer").exit_code == 0
+    (folder / "rollouts.jsonl").write_text("")
+    assert "holds no rollouts" in score(folder).output
+    (folder / "rollouts.jsonl").unlink()
+    assert "No such file" in score(folder).output
