@@ -1,5 +1,6 @@
 """Expressions: text to tree and back, precedence, and where errors stand."""
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -255,6 +256,7 @@ def test_errors_stand_where_they_are(text, start, under):
 def test_a_strange_sign_is_found_wherever_it_stands(expr, data):
     text = format_expr(expr)
     at = data.draw(st.integers(0, len(text)))
+    assume(all(not found.start() < at < found.end() for found in re.finditer(r"\.inf", text)))  # `.` alone is stranger
     found = error(text[:at] + "$" + text[at:])
     assert found.span.start == at
     assert found.span.text == "$"
