@@ -65,8 +65,16 @@ class Spec:
 
     @property
     def uses(self) -> Mapping[str, Use]:
-        """The columns that reward functions of the spec's own fill, and the functions."""
-        return {name: use for name, use in self.declarations.uses.items() if name in self.columns}
+        """The columns that reward functions of the spec's own fill, and the functions.
+
+        All that the compiled function reads, and what an `only_when` of these compares besides.
+        """
+        declared = self.declarations.uses
+        needed = {*self.columns}
+        for name, use in declared.items():
+            if name in self.columns and use.only_when is not None:
+                needed |= {*self.compared(name)}
+        return {name: use for name, use in declared.items() if name in needed}
 
     def compared(self, name: str) -> tuple[str, ...]:
         """The columns that `only_when` of a reward function compares."""
@@ -86,7 +94,7 @@ class Spec:
     def _asking(self) -> dict[str, Callable]:
         """The condition of every reward function that has one, compiled by itself."""
         found = {}
-        for name, use in self.uses.items():
+        for name, use in self.declarations.uses.items():
             if use.only_when is not None:
                 one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
                 condition = If(use.only_when.span, use.only_when, one, zero)
@@ -147,7 +155,7 @@ class Spec:
         ]
         condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
         parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
-        parts += [f"{use.column}: {use}" for use in self.uses.values()]
+        parts += [f"{name}: {use}" for name, use in self.uses.items()]
         text = "\n".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

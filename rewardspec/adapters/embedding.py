@@ -18,11 +18,34 @@ def _head(spec: Spec, what: str) -> str:
     return f"# {what} with the advantages of {spec.name}, fingerprint {spec.fingerprint}.\n"
 
 
+def _others(spec: Spec) -> list[str]:
+    """The columns that neither the trainer nor the spec itself measures."""
+    return [name for name in spec.columns if name not in FILLED and name not in spec.uses]
+
+
+def _measured(spec: Spec) -> str:
+    names = ", ".join(name for name in spec.columns if name not in FILLED)
+    return names + (" (the one beside this does)" if spec.uses and not _others(spec) else "")
+
+
+def _reward_file(spec: Spec, trainer: str, name: str) -> dict[str, str]:
+    """The module that a trainer imports for its reward function, for a spec that measures everything itself."""
+    if not spec.uses or _others(spec):
+        return {}
+    text = f"""{_head(spec, "Reward functions")}from pathlib import Path
+
+import rewardspec
+from rewardspec.rewards import for_{trainer}
+
+{name} = for_{trainer}(rewardspec.load(Path(__file__).with_name("spec.yaml")))
+"""
+    return {"reward.py": text}
+
+
 def _verl(spec: Spec) -> dict[str, str]:
     dialect = f"  +algorithm.rewardspec.dialect={spec.dialect} \\\n" if spec.dialect else ""
-    measured = ", ".join(name for name in spec.columns if name not in FILLED)
     lines = f"""#!/usr/bin/env bash
-{_head(spec, "verl 0.9.1")}# reward.py: `compute_score` returns a dict with "score" and {measured}.
+{_head(spec, "verl 0.9.1")}# reward.py: `compute_score` returns a dict with "score" and {_measured(spec)}.
 # Usage: ./run_verl.sh reward.py [further overrides of verl.trainer.main_ppo]
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
@@ -35,13 +58,13 @@ exec python -m verl.trainer.main_ppo \\
 {dialect}  reward.custom_reward_function.path="$reward" \\
   "$@"
 """
-    return {"run_verl.sh": lines}
+    return {"run_verl.sh": lines} | _reward_file(spec, "verl", "compute_score")
 
 
 def _trl(spec: Spec) -> dict[str, str]:
     text = "".join(f"    {line}".rstrip() + "\n" for line in spec.source.text.splitlines())
     dialect = f"  REWARDSPEC_DIALECT: {spec.dialect}\n" if spec.dialect else ""
-    functions = "".join(f"  - my_rewards.{name}\n" for name in spec.columns if name not in FILLED)
+    functions = "".join(f"  - my_rewards.{name}\n" for name in _others(spec))
     lines = f"""{_head(spec, "TRL 1.16.0")}# Usage: trl grpo --config trl.yaml, with model, data set and settings added.
 env:
   REWARDSPEC: |
@@ -54,15 +77,15 @@ env:
 
 def _openrlhf(spec: Spec) -> dict[str, str]:
     dialect = f"--dialect {spec.dialect} " if spec.dialect else ""
-    measured = ", ".join(name for name in spec.columns if name not in FILLED)
     lines = f"""#!/usr/bin/env bash
-{_head(spec, "OpenRLHF 0.11.2")}# The reward function returns "rewards", "scores" and "extra_logs" with {measured}.
+{_head(spec, "OpenRLHF 0.11.2")}# The reward function returns "rewards", "scores" and "extra_logs" with:
+# {_measured(spec)}.
 # Usage: ./run_openrlhf.sh [arguments of openrlhf.cli.train_ppo_ray]
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 exec python -m rewardspec.adapters.openrlhf --spec "$here/spec.yaml" {dialect}-- "$@"
 """
-    return {"run_openrlhf.sh": lines}
+    return {"run_openrlhf.sh": lines} | _reward_file(spec, "openrlhf", "reward_func")
 
 
 TARGETS = {"trl": _trl, "verl": _verl, "openrlhf": _openrlhf}

@@ -5,10 +5,11 @@
     trainer = RewardSpecGRPOTrainer(model, reward_funcs=[correct, brief], spec="spec.yaml", args=..., train_dataset=...)
 
 Reward functions measure the spec's columns and are matched to them by name (`__name__`, or what TRL logs them
-as). Columns that no function measures come from the data set, or are `tokens` (those of the completion that
-the model wrote) and `truncated` (1 where it was cut off). Weights, aggregation and scaling stand in the spec:
-the trainer's own settings for them are refused. Its metrics `reward` and `reward_std` go on being those of the
-plain sum of all reward functions; what the spec makes of them is logged under `rewardspec/`.
+as); those that the spec names itself (`use:`, `python:`) need not be passed. Columns that no function measures
+come from the data set, or are `tokens` (those of the completion that the model wrote) and `truncated` (1 where it
+was cut off). Weights, aggregation and scaling stand in the spec: the trainer's own settings for them are refused.
+Its metrics `reward` and `reward_std` go on being those of the plain sum of all reward functions; what the spec
+makes of them is logged under `rewardspec/`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rewardspec.adapters.binding import BindingError, read_spec
 from rewardspec.adapters.trl_checks import AUTOMATIC, check_columns, check_settings
 from rewardspec.adapters.trl_rows import moved
 from rewardspec.compiler import Spec, compile
+from rewardspec.rewards import for_trl
 
 try:
     from accelerate.utils import gather_object
@@ -64,6 +66,8 @@ class RewardSpecMixin:
         **kwargs,
     ):
         read = read_spec(spec, constants, dialect)
+        if read.uses:
+            args, kwargs = with_functions(read, args, kwargs)
         super().__init__(*args, **kwargs)
         bind(self, read, move_rows)
 
@@ -189,6 +193,17 @@ class RewardSpecMixin:
             extra["rewardspec/token"].extend(tokens)
 
 
+def with_functions(spec: Spec, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """A trainer's arguments, the reward functions that the spec names after those that are passed."""
+    passed = kwargs["reward_funcs"] if "reward_funcs" in kwargs else args[1] if len(args) > 1 else None
+    functions = [] if passed is None else list(passed) if isinstance(passed, list | tuple) else [passed]
+    names = {getattr(function, "__name__", None) for function in functions}
+    functions += [function for function in for_trl(spec) if function.__name__ not in names]
+    if len(args) > 1:
+        return (args[0], functions, *args[2:]), kwargs
+    return args, {**kwargs, "reward_funcs": functions}
+
+
 def _mean(column: torch.Tensor | list) -> float:
     """Of what is present; NaN where nothing is, which TRL logs as None."""
     if not isinstance(column, torch.Tensor):
@@ -277,6 +292,8 @@ def _with_spec(trainer: type, ours: type) -> Callable:
             return original(self, *args, **kwargs)
         if isinstance(kwargs.get("reward_funcs"), list):  # `trl_hook.spec` stands for the spec and measures nothing
             kwargs["reward_funcs"] = [f for f in kwargs["reward_funcs"] if not getattr(f, "stands_for_spec", False)]
+        if _installed[trainer][0].uses:
+            args, kwargs = with_functions(_installed[trainer][0], args, kwargs)
         original(self, *args, **kwargs)
         self.__class__ = ours
         bind(self, *_installed[trainer])

@@ -71,7 +71,7 @@ def score(
         else:
             good.append({**row, **outcome})
     summary.scored = len(good)
-    for name in scorer.uses:
+    for name in scorer.names:
         present = [row[name] for row in good if row[name] is not None]
         summary.missing[name] = len(good) - len(present)
         summary.mean[name] = sum(present) / len(present) if present else float("nan")

@@ -37,13 +37,13 @@ class Scorer:
         self.spec, self.uses = spec, spec.uses
         if not self.uses:
             raise ScoringError(f"{spec.name} names no reward function: add `use: toolrl.format`, say, to a component")
+        self.names = [name for name in self.uses if name in spec.columns]  # the others are compared alone
         self.measures = {name: _own(use) if use.reward is None else _named(use) for name, use in self.uses.items()}
 
-    def measure(self, rows: Sequence[Mapping], first: int = 0) -> Scores:
+    def measure(self, rows: Sequence[Mapping]) -> Scores:
         """Every function once for every row; what `only_when` leaves out is None.
 
         rows: each with `completion` and `prompt`, texts or chat messages, and the columns that functions read.
-        first: the number of the first row, for messages.
         """
         rows = [{**row, **{k: as_text(row[k]) for k in ("prompt", "completion") if k in row}} for row in rows]
         scores = Scores({})
@@ -57,8 +57,8 @@ class Scorer:
                 except ValueError as error:
                     raise ScoringError(f"`only_when` of `{name}`: {error}") from None
                 places = [i for i, wanted in zip(places, asked, strict=True) if wanted]
-            scores.columns[name] = self._column(name, rows, places, scores.bad, first)
-        return Scores({name: scores.columns[name] for name in self.uses}, scores.bad)
+            scores.columns[name] = self._column(name, rows, places, scores.bad)
+        return Scores({name: scores.columns[name] for name in self.names}, scores.bad)
 
     def required(self, rows: Sequence[Mapping]) -> list[dict[str, float | None]]:
         """`measure` of rows that all have to be good, a row at a time. Raises ScoringError."""
@@ -69,7 +69,7 @@ class Scorer:
             raise ScoringError("\n".join([*told, *([f"and {more} more"] if more > 0 else [])]))
         return [{name: values[i] for name, values in found.columns.items()} for i in range(len(rows))]
 
-    def _column(self, name: str, rows, places, bad: dict[int, str], first: int) -> list[float | None]:
+    def _column(self, name: str, rows, places, bad: dict[int, str]) -> list[float | None]:
         values: list[float | None] = [None] * len(rows)
         measure = self.measures[name]
         try:

@@ -19,7 +19,7 @@ def for_trl(spec) -> list[Callable[..., list[float | None]]]:
     first that is called on a batch measures all of it. Raises ScoringError.
     """
     batch = _Batch(Scorer(spec))
-    return [batch.function(name) for name in spec.uses]
+    return [batch.function(name) for name in batch.scorer.names]
 
 
 class _Batch:
@@ -91,7 +91,7 @@ def for_openrlhf(spec) -> Callable[..., dict]:
         sums = torch.tensor([_sum(values) for values in found])
         logs = {
             name: torch.tensor([math.nan if values[name] is None else values[name] for values in found])
-            for name in scorer.uses
+            for name in scorer.names
         }
         return {"rewards": sums, "scores": sums, "extra_logs": logs}
 
