@@ -11,7 +11,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rewardspec.rewards.reward import BadReference, between, reward
-from rewardspec.rewards.tagged import Call, Malformed, as_call, elements, predicted_calls, read_calls, same, thought
+from rewardspec.rewards.tagged import (
+    Call,
+    Malformed,
+    as_call,
+    elements,
+    predicted_calls,
+    read_calls,
+    read_json,
+    same,
+    thought,
+)
 from rewardspec.types import Domain, finite
 
 Reference = str | Sequence[Mapping]  # an answer as a model should write it, or its calls alone
@@ -74,8 +84,8 @@ def correctness(
     ground truth, in any order, get `hi`; calls that cannot be read, or where none should be, get `lo`. A
     ground truth without calls asks for none.
 
-    granularity: `fine` asks for all names and each call's parameter names as a whole, `intermediate` for a
-    call's parameters as a whole, one term a call, `coarse` for everything.
+    granularity: `fine` wants all names, and each call's parameter names, exactly; `intermediate` wants a call's
+    parameters as a whole, one term a call; `coarse` wants everything.
     pairing: `greedy` is what the authors' published code does: each call of the ground truth in its order takes
     the best call that is left, and a ground truth without calls scores 0.
     answer: a text with the tags, or a list of calls. Raises BadReference.
@@ -98,12 +108,11 @@ def _share(made: tuple[Call, ...], gold: tuple[Call, ...], granularity: str) -> 
         return float(not made)
     if granularity == "coarse":
         return float(names == wanted and _paired(made, gold, _whole) == len(gold))
-    if granularity == "intermediate":
-        return ((names == wanted) + _paired(made, gold, _whole)) / (1 + len(gold))
     exact = granularity == "fine"
     name = float(names == wanted) if exact else (names & wanted).total() / (names | wanted).total()
-    most = 1 + len(gold) + sum(len(parameters) for _, parameters in gold)
-    return (name + _paired(made, gold, _fine if exact else _partial)) / most
+    if granularity == "intermediate":
+        return (name + _paired(made, gold, _whole)) / (1 + len(gold))
+    return (name + _paired(made, gold, _fine if exact else _partial)) / _most(gold)
 
 
 def _whole(made: Mapping, gold: Mapping) -> float:
@@ -147,28 +156,24 @@ def _as_published(completion: str, gold: tuple[Call, ...], lo: float, hi: float)
     if not gold:
         return 0.0
     inner = next(elements(completion, "tool_call"), None)
-    if inner is None:
-        return lo
     try:
-        made = [call for line in inner.strip().split("\n") for call in (read_calls(line) or _no_call())]
+        made = [as_call(read_json(line)) for line in (inner or "").strip().split("\n")]
     except Malformed:
         return lo
-    if same([list(call) for call in made], [list(call) for call in gold]):
-        return hi
     names, wanted = Counter(name for name, _ in made), Counter(name for name, _ in gold)
     total, left = (names & wanted).total() / (names | wanted).total(), list(made)
     for name, parameters in gold:
-        own = [(_partial(call[1], parameters), -i) for i, call in enumerate(left) if call[0] == name]
-        if own:
-            best, at = max(own)
+        scores = [(_partial(call[1], parameters), -i) for i, call in enumerate(left) if call[0] == name]
+        best, at = max(scores, default=(0.0, 0))
+        if best > 0:  # a call without anything right is left for the next
             total += best
             del left[-at]
-    most = 1 + len(gold) + sum(len(parameters) for _, parameters in gold)
-    return lo + (hi - lo) * total / most
+    return hi if total == _most(gold) else lo + (hi - lo) * total / _most(gold)
 
 
-def _no_call():
-    raise Malformed("an empty line")
+def _most(gold: Sequence[Call]) -> int:
+    """S_max: the names, and for each call its parameters' names and their values."""
+    return 1 + len(gold) + sum(len(parameters) for _, parameters in gold)
 
 
 @reward("toolrl.think_length", domain=lambda **_: between(0, 1))
