@@ -253,6 +253,14 @@ def test_score_takes_up_what_was_interrupted(folder, monkeypatch):
     assert "took up" not in score(folder).output  # another spec begins anew
 
 
+def test_rewards_are_kept_where_advantages_cannot_be_computed(folder, module):
+    own = SPEC.replace("advantage:", "  unsure: {python: users_rewards:unsure, range: [0, 1]}\nadvantage:")
+    (folder / "spec.yaml").write_text(own)
+    result = score(folder)
+    assert result.exit_code == 2 and "not their advantages" in result.output and "the rewards alone" in result.output
+    assert read(folder / "scored.parquet")[0]["correctness"] == 3
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [

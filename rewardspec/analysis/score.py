@@ -76,7 +76,11 @@ def score(
         summary.missing[name] = len(good) - len(present)
         summary.mean[name] = sum(present) / len(present) if present else float("nan")
     if good:
-        summary.groups = _add_advantages(spec, good, key, measured, total_steps)
+        try:
+            summary.groups = _add_advantages(spec, good, key, measured, total_steps)
+        except BadLog as error:  # what was measured may have cost hours: it is not thrown away
+            _write(output, good)
+            raise BadLog(f"{error}\nthe rewards alone are in {output}") from None
         _write(output, good)
     _set_aside(output, rows, summary.bad)
     state.unlink()
