@@ -78,6 +78,10 @@ class Scorer:
             return values
         except (BadReference, MissingField):
             pass
+        except (ValueError, RuntimeError, ModuleNotFoundError) as error:
+            if self.uses[name].reward is None:  # the user's own: whatever it raises is theirs to see
+                raise
+            raise ScoringError(f"`{name}`: {error}") from error
         for i in places:  # one at a time, to tell the good from the bad
             try:
                 (value,) = measure([rows[i]])

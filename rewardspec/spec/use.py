@@ -122,7 +122,7 @@ def as_expression(use: Use, report: Report) -> Expr:
     return expr
 
 
-Given = dict[str, tuple[Span, object]]  # option: its place and value, a text or a list of texts
+Given = dict[str, tuple[Span, object]]  # option: its place and value, a text, or a list or mapping of texts
 
 
 def _options(node, report: Report) -> tuple[Given, Expr | None]:
@@ -139,9 +139,23 @@ def _options(node, report: Report) -> tuple[Given, Expr | None]:
             given[key.text] = value.span, value.text
         elif not isinstance(value, Mapping) and all(isinstance(item, Scalar) for item in value.items):
             given[key.text] = value.span, [item.text for item in value.items]
+        elif isinstance(value, Mapping) and all(isinstance(item, Scalar) for _, item in value.items):
+            given[key.text] = value.span, {inner.text: _plain(item) for inner, item in value.items}
         else:
-            report.error("bad-option", f"`{shorten(key.text)}` is a value or a list of values", value.span)
+            message = f"`{shorten(key.text)}` is a value, or a list or mapping of values"
+            report.error("bad-option", message, value.span)
     return given, only_when
+
+
+def _plain(scalar: Scalar) -> object:
+    """A value in a mapping, which no annotation says the type of: a number or truth value where it is written as one."""
+    words = {"true": True, "false": False, "null": None}
+    if scalar.style is not None or scalar.text in words:
+        return words.get(scalar.text, scalar.text) if scalar.style is None else scalar.text
+    try:
+        return int(scalar.text) if re.fullmatch(r"[-+]?\d{1,18}", scalar.text) else float(scalar.text)
+    except ValueError:
+        return scalar.text
 
 
 def _arguments(scalar: Scalar, report: Report) -> tuple[Given, Expr | None]:
