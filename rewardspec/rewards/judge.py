@@ -1,0 +1,242 @@
+"""A language model as judge: what it is asked, and which score it gives.
+
+How it is asked is in `judge_client`, what it has answered before in `judge_cache`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+from ruamel.yaml import YAML
+
+from rewardspec.resources import resource
+from rewardspec.rewards.judge_answer import find_score
+from rewardspec.rewards.reward import BadReference, reward
+from rewardspec.types import Domain, finite
+
+_LOG = logging.getLogger(__name__)
+_PLACES = ("prompt", "completion", "answer", "fence")
+_PLACE = re.compile(r"\{(" + "|".join(_PLACES) + r")\}")
+_CONTROL_TOKEN = re.compile(r"<\|(\w+)\|>")
+_OWN_FIELDS = ("messages", "model", "temperature", "max_tokens", "stream", "n")
+
+Score = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _domain(
+    *, template: str, scores: Sequence[float] | str, url: str | None, extra: dict | None, **_: object
+) -> Domain:
+    _, allowed = _rubric(template, scores)
+    _check(extra)
+    if url is not None:
+        _address(url, "`url`")
+    return finite([Fraction(repr(float(score))) for score in allowed])
+
+
+@reward("judge.rubric", domain=_domain, inputs=("prompt", "completion", "answer"), many=True)
+def rubric(
+    prompts: Sequence[str],
+    completions: Sequence[str],
+    answers: Sequence[str | float | Sequence[str] | None] | None = None,
+    *,
+    template: str,
+    model: Annotated[str, Field(min_length=1)],
+    scores: Annotated[tuple[Score, ...], Field(min_length=1)] | Literal["rubric"] = "rubric",
+    url: str | None = None,
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = 0.0,
+    max_tokens: Annotated[int, Field(gt=0)] | None = 2048,
+    extra: dict[str, Any] | None = None,
+    concurrency: Annotated[int, Field(gt=0)] = 32,
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 120.0,
+    retries: Annotated[int, Field(ge=0, le=100)] = 3,
+    cache: str = "user",
+) -> list[float | None]:
+    """The score that a language model gives each rollout by a rubric; None where it gave none.
+
+    template: the name of a rubric in `specs/rubrics`, or a text with `{completion}` and, as needed, `{prompt}`,
+    `{answer}` and `{fence}` in it, a mark that no completion can know beforehand. It should ask for a last line
+    `Score: X`; JSON with a key `score` and a lone number as last line are understood as well. Only numbers in
+    `scores` count, which is the rubric's own for one that ships and has to be said for any other.
+    url: of an OpenAI-compatible endpoint, as `http://localhost:8000/v1`; else OPENAI_BASE_URL. The key is
+    OPENAI_API_KEY, none where that is not set. temperature, max_tokens: null leaves them to the endpoint.
+    extra: further fields of a request, such as `{reasoning_effort: low}`.
+    timeout: seconds for one attempt. retries: attempts after the first, on 429, 5xx, time-outs and broken
+    connections, with growing pauses.
+    cache: a folder on a local disk for answers to be had again, `user` for one in the user's cache, or `none`.
+
+    answers: texts, lists of texts, or numbers; only read by a template with `{answer}`. BadReference is raised for
+    anything else, ValueError for settings that make no sense, EndpointError if the endpoint refuses (400, 401, 404).
+    Source: PAPO, Sec. 2.2 and App. A.3; PRS, App. B.
+    """
+    from rewardspec.rewards.judge_cache import keep, recall
+    from rewardspec.rewards.judge_client import Endpoint, Unanswered, ask_all
+
+    text, allowed = _rubric(template, scores)
+    _check(extra)
+    endpoint = Endpoint(_endpoint_url(url), os.environ.get("OPENAI_API_KEY", ""), concurrency, timeout, retries)
+    golds = [None] * len(completions) if answers is None or "{answer}" not in text else answers
+    bodies = [
+        _request(_filled(text, prompt, completion, _reference(gold, text, i)), model, temperature, max_tokens, extra)
+        for i, (prompt, completion, gold) in enumerate(zip(prompts, completions, golds, strict=True))
+    ]
+    names = [_name(endpoint.url, body) for body in bodies]
+    folder = _cache_folder(cache)
+    held = recall(folder, dict.fromkeys(names)) if folder else None
+    found = {name: find_score(said, allowed) for name, said in (held or {}).items()}
+    wanted = {name: body for name, body in zip(names, bodies, strict=True) if found.get(name) is None}
+    said: dict[str, str] = {}
+    try:
+        missing = ask_all(endpoint, wanted, said)
+    finally:  # an answer that is paid for is kept, whatever happened to the others
+        fresh = {name: find_score(answer, allowed) for name, answer in said.items()}
+        if folder and held is not None:
+            keep(folder, {name: said[name] for name, score in fresh.items() if score is not None})
+    found |= fresh
+    for name in wanted:
+        if found.get(name) is None:
+            missing.setdefault(name, Unanswered("answers without a score", said.get(name, "")[-200:]))
+    _warn(endpoint.url, [missing[name] for name in names if name in missing], len(names))
+    return [found.get(name) for name in names]
+
+
+def _warn(url: str, missing: Sequence, rollouts: int) -> None:
+    """One line on all rollouts of the batch without a score, with the first detail of each cause."""
+    if not missing:
+        return
+    first = {one.why: " ".join(one.detail.split()) for one in reversed(missing)}
+    causes = [
+        f"{count} {why}" + (f" ({first[why]})" if first[why] else "")
+        for why, count in Counter(one.why for one in missing).most_common()
+    ]
+    _LOG.warning("judge at %s: %d of %d rollouts have no score: %s", url, len(missing), rollouts, "; ".join(causes))
+
+
+@lru_cache(maxsize=64)
+def _shipped(name: str) -> tuple[str, tuple[float, ...]]:
+    """Text and scores of a rubric in `specs/rubrics`. Raises ValueError."""
+    known = {path.stem: path for path in resource("specs/rubrics").glob("*.md")}
+    if name not in known:
+        raise ValueError(
+            f"`template`: no rubric is named `{name}`; there are {', '.join(sorted(known))}, "
+            "or write the text of one, with `{completion}` in it"
+        )
+    _, head, text = known[name].read_text(encoding="utf-8").split("---\n", 2)
+    return text.strip(), tuple(float(score) for score in YAML(typ="safe").load(head)["scores"])
+
+
+def _rubric(template: str, scores: Sequence[float] | str) -> tuple[str, tuple[float, ...]]:
+    """The text to be filled in, and what it can give. Raises ValueError."""
+    if re.fullmatch(r"[\w-]*", template):
+        text, own = _shipped(template)
+        if scores != "rubric" and set(scores) != set(own):
+            given = ", ".join(f"{score:g}" for score in own)
+            raise ValueError(f"`scores`: the rubric `{template}` gives {given}; leave `scores` out")
+        return text, own
+    if "{completion}" not in template:
+        raise ValueError("`template` has no `{completion}` in it, so it would judge nothing")
+    for word in re.findall(r"\{(\w+)\}", template):
+        near = difflib.get_close_matches(word.lower(), _PLACES, n=1, cutoff=0.8)
+        if near and word not in _PLACES:
+            raise ValueError(f"`template` has `{{{word}}}` in it; did you mean `{{{near[0]}}}`?")
+    if isinstance(scores, str):
+        raise ValueError("`scores` has to name the numbers that a rubric of your own can give, such as [0, 0.5, 1]")
+    return template, tuple(scores)
+
+
+def _filled(text: str, prompt: str, completion: str, answer: str) -> str:
+    """The rubric about one rollout; what is put in is not looked at again."""
+    # the mark depends on all of the text, so a completion cannot contain its own and close the fence
+    whole = "\0".join((prompt, completion, answer)).encode("utf-8", "surrogatepass")
+    values = {
+        "prompt": prompt,
+        # a server that reads control tokens anywhere would take `<|im_end|>` for the end of our message
+        "completion": _CONTROL_TOKEN.sub(r"< |\1| >", completion),
+        "answer": answer,
+        "fence": hashlib.sha256(whole).hexdigest()[:12],
+    }
+    return _PLACE.sub(lambda place: values[place[1]], text)
+
+
+def _reference(answer: object, text: str, rollout: int) -> str:
+    """A ground truth as the judge reads it, a line each if there are several."""
+    if "{answer}" not in text:
+        return ""
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        return str(answer)
+    golds = [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, list | tuple) else []
+    if not golds or not all(isinstance(gold, str) and gold.strip() for gold in golds):
+        raise BadReference(
+            f"rollout {rollout}: the rubric compares with `answer`, which is a text, a list of texts or a number, "
+            f"none of them empty, not {answer!r:.80}"
+        )
+    return golds[0] if len(golds) == 1 else "\n".join(f"- {gold}" for gold in golds)
+
+
+def _request(text: str, model: str, temperature: float | None, max_tokens: int | None, extra: dict | None) -> dict:
+    """The body of a request."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # JSON in UTF-8 has no lone surrogates
+    body = {"model": model, "messages": [{"role": "user", "content": whole}]}
+    sampling = {"temperature": temperature, "max_tokens": max_tokens}
+    return body | {key: value for key, value in sampling.items() if value is not None} | (extra or {})
+
+
+def _check(extra: dict | None) -> None:
+    """Raises ValueError for fields of a request that are not for `extra` to say, or that JSON does not have."""
+    clash = sorted({*(extra or {})} & {*_OWN_FIELDS})
+    if clash:
+        raise ValueError(f"`extra` cannot set {', '.join(clash)}")
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"`extra` holds what JSON cannot: {error}") from None
+
+
+def _name(url: str, body: dict) -> str:
+    """What identifies a request: everything that its answer depends on."""
+    return hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
+
+
+def _endpoint_url(url: str | None) -> str:
+    if url is not None:
+        return _address(url, "`url`")
+    if not os.environ.get("OPENAI_BASE_URL"):
+        raise ValueError("no judge to ask: give `url`, such as http://localhost:8000/v1, or set OPENAI_BASE_URL")
+    return _address(os.environ["OPENAI_BASE_URL"], "OPENAI_BASE_URL")
+
+
+def _address(url: str, where: str) -> str:
+    """The address to be asked. Raises ValueError."""
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        odd = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+        odd = odd or "@" in parts.netloc or "?" in url or "#" in url or " " in url or not url.isprintable()
+    except ValueError:
+        odd = True
+    if odd:
+        raise ValueError(
+            f"{where} is an address such as http://localhost:8000/v1, without user name, password or query; "
+            "a key is read from OPENAI_API_KEY"
+        )
+    return url.rstrip("/") + "/chat/completions"
+
+
+def _cache_folder(cache: str) -> Path | None:
+    if cache == "none":
+        return None
+    if cache == "user":
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rewardspec"
+    return Path(cache).expanduser()

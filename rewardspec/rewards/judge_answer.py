@@ -1,0 +1,72 @@
+"""The score in what a judge wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+LONGEST = 100_000  # characters from the end that are read: many times what a judge is asked to write
+_LABEL = r"(?:score|rating|grade)"
+_VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_LABELLED = re.compile(  # `Score: 1`, `**Score**: 1`, `score is 1`, `<score>1`, `Score (0 to 1): 1`, `score: \boxed{1}`
+    rf"(?<![\w/]){_LABEL}['\"*_`]*(?:\s*\([^()\n]{{0,40}}\))?\s*"
+    r"(?:[:=>]|(?:is|of|should\ be)\b\s*[:=]?(?=\W*(?:boxed\W*)?[0-9]))"
+    rf"[\s'\"*_`$({{\[]*(?:\\boxed\s*{{\s*)?(?P<value>{_VALUE})?(?=(?P<more>.{{0,12}}))",
+    re.IGNORECASE,
+)
+# `1/2`, `0,5`, `50%`, `1e5`, `1 or 0`, `0 - 1`: no score of which the first number could be taken
+_GOES_ON = re.compile(r"[\w%/]|\.[0-9]|\s*[/%,;|~–-]\s*[0-9]|\s+(?:or|to|and|out of)\s+[0-9]", re.IGNORECASE)
+_LONE = re.compile(_VALUE)
+_OPENS = re.compile(r"\{\s*\"")
+
+
+def find_score(said: str, scores: Sequence[float]) -> float | None:
+    """The one of `scores` that a judge gave, None for none.
+
+    Its last word counts: the last `Score: X`, or JSON object with a key `score`, whichever is later; without
+    either, a last line that is nothing but a number. What a reasoning model thought before `</think>` is not read.
+    """
+    text = said[-LONGEST:].rpartition("</think>")[2]
+    if text.lstrip().startswith("<think>"):  # a thought that never came to an end
+        return None
+    objects = list(_objects(text))
+    labelled = list(_LABELLED.finditer(text, objects[-1][0] if objects else 0))
+    value = _labelled(labelled[-1]) if labelled else _number(objects[-1][1]) if objects else _lone(text)
+    return next((float(score) for score in scores if score == value), None)
+
+
+def _labelled(found: re.Match) -> float | None:
+    value, more = found["value"], found["more"]
+    if value is None or _GOES_ON.match(more):
+        return None
+    if "\n" in found[0] and more.strip(" \t*_`$'\"(){}[]."):  # a heading, and a list below it
+        return None
+    return float(value)
+
+
+def _objects(text: str) -> Iterator[tuple[int, object]]:
+    """The outermost JSON objects with a key `score`: where they end, and what is under the key."""
+    decoder, end = json.JSONDecoder(), 0
+    while found := _OPENS.search(text, end):
+        end = found.start() + 1
+        with suppress(ValueError, RecursionError):
+            value, whole = decoder.raw_decode(text, found.start())
+            keys = [key for key in value if re.fullmatch(_LABEL, key, re.IGNORECASE)]
+            if keys:
+                end = whole
+                yield end, value[keys[-1]]
+
+
+def _number(value: object) -> float | None:
+    """A JSON number, or a text that is one."""
+    if isinstance(value, str):
+        return float(value) if _LONE.fullmatch(value.strip()) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _lone(text: str) -> float | None:
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    bare = last.replace("\\boxed", "").strip(" \t*_`#$(){}[]<>'\"").removesuffix(".")
+    return float(bare) if _LONE.fullmatch(bare) else None

@@ -1,0 +1,51 @@
+"""Answers of judges, kept on disk by what was asked: one SQLite file, which several processes can use at once."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+_LOG = logging.getLogger(__name__)
+_FILE = "judge.sqlite"
+
+
+def recall(folder: Path, requests: Iterable[str]) -> dict[str, str] | None:
+    """The answers there are; None, with a warning, where the file cannot be used."""
+    found = {}
+    try:
+        with _opened(folder) as file:
+            for request in requests:
+                row = file.execute("SELECT answer FROM answers WHERE request = ?", (request,)).fetchone()
+                if row and isinstance(row[0], str):
+                    found[request] = row[0]
+    except (sqlite3.Error, OSError) as error:
+        _LOG.warning("no cache of a judge's answers: %s: %s", folder / _FILE, error)
+        return None
+    return found
+
+
+def keep(folder: Path, answers: Mapping[str, str]) -> None:
+    """Keeps answers for `recall`; a warning where that cannot be done."""
+    if not answers:
+        return
+    try:
+        with _opened(folder) as file, file:
+            file.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", answers.items())
+    except (sqlite3.Error, OSError) as error:
+        _LOG.warning("a judge's answers were not kept: %s: %s", folder / _FILE, error)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
+    """A connection for this call alone: one that outlives a fork would spoil the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(folder / _FILE, timeout=30)) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("PRAGMA synchronous = NORMAL")
+        file.execute(
+            "CREATE TABLE IF NOT EXISTS answers (request TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
+        )
+        yield file

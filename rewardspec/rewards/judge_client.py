@@ -1,0 +1,226 @@
+"""Asks an OpenAI-compatible endpoint for many chat completions at once.
+
+httpx alone, not the `openai` client: what is asked again, how long it waits and what stops a batch are decided
+here, and environment variables other than those documented change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import re
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, Field, ValidationError
+
+if TYPE_CHECKING:
+    import httpx
+
+FIRST_PAUSE = 0.5  # seconds before the second attempt; twice as long before each further one
+LONGEST_PAUSE = 120.0  # seconds, whatever an endpoint asks for in Retry-After
+FEWEST_FAILURES = 8  # in a row, all attempts used up, before an endpoint counts as down
+
+_AGAIN = {408, 409, 425, 429}  # and all from 500
+# what servers say (OpenAI, vLLM, SGLang, llama.cpp, TGI, Azure) of one text, not of the settings
+_TOO_LONG = re.compile(
+    r"context.{0,9}(length|size|window)|(prompt|input|string|request)\b.{0,20}\btoo (long|large)|longer than the"
+    r"|exceeds? the maximum number of tokens|must have less than \d+ tokens",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(r"content.?(filter|policy|management)", re.IGNORECASE)
+_DICE = random.Random()  # its own: draws from the shared one would change what a seeded trainer does
+
+
+class EndpointError(RuntimeError):
+    """The endpoint refuses a request and would refuse it again: a fault of the settings, not of a rollout."""
+
+
+class Unanswered(Exception):
+    """A request without an answer.
+
+    why: a cause that many can share. detail: what was said of this one. down: whether the endpoint may be gone.
+    """
+
+    def __init__(self, why: str, detail: str = "", down: bool = False):
+        super().__init__(why)
+        self.why, self.detail, self.down = why, detail, down
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where chat completions are asked for, and how.
+
+    url: the full address. key: empty for none. timeout: seconds for one attempt as a whole.
+    """
+
+    url: str
+    key: str = field(repr=False)
+    concurrency: int
+    timeout: float
+    retries: int
+
+    def __post_init__(self):
+        if not (self.key.strip().isascii() and self.key.strip().isprintable()):
+            raise ValueError("OPENAI_API_KEY has characters in it that no key has")
+
+    def says(self, response: httpx.Response) -> str:
+        """The body in one short line, without our key, which some servers repeat."""
+        text = response.text.replace(self.key.strip(), "***") if self.key.strip() else response.text
+        return " ".join(text.split())[:300]
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Reply(BaseModel):
+    choices: Annotated[list[_Choice], Field(min_length=1)]
+
+
+def ask_all(endpoint: Endpoint, requests: Mapping[str, Mapping], answers: dict[str, str]) -> dict[str, Unanswered]:
+    """The requests without an answer. The texts of the others are put into `answers`, and stay there on errors.
+
+    At most `concurrency` are under way at once. They run in a thread with an event loop of its own, so it makes no
+    difference whether the caller's thread runs one. Raises EndpointError, and ModuleNotFoundError without httpx.
+    """
+    try:
+        import httpx
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a judge is asked through httpx: pip install 'rewardspec[rewards]'") from None
+    try:
+        httpx.URL(endpoint.url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{endpoint.url} is no address: {error}") from None
+    missing: dict[str, Unanswered] = {}
+    if requests:
+        _apart(_ask_all(endpoint, requests, answers, missing))
+    return missing
+
+
+def _apart(work: Coroutine) -> None:
+    """Runs to the end in a thread of its own; an interrupt of the waiting thread ends it at once.
+
+    Not `asyncio.run` here: it fails inside a running loop, and leaves the thread without one that a trainer made.
+    """
+    handle: Future = Future()
+
+    async def main() -> None:
+        handle.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        await work
+
+    with ThreadPoolExecutor(1, "judge") as pool:
+        done = pool.submit(asyncio.run, main())
+        try:
+            done.result()
+        except BaseException:
+            with suppress(RuntimeError, TimeoutError):  # a loop that is closed, or never ran: the error is its own
+                loop, task = handle.result(timeout=1)
+                loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+async def _ask_all(endpoint: Endpoint, requests: Mapping, answers: dict, missing: dict) -> None:
+    import httpx
+
+    left = iter(requests.items())
+    failures = 0  # in a row
+    headers = {"Content-Type": "application/json"}
+    if endpoint.key.strip():
+        headers["Authorization"] = f"Bearer {endpoint.key.strip()}"
+    limits = httpx.Limits(max_connections=endpoint.concurrency, max_keepalive_connections=endpoint.concurrency)
+
+    async def work() -> None:
+        nonlocal failures
+        for name, body in left:
+            if failures >= max(FEWEST_FAILURES, endpoint.concurrency):
+                missing[name] = Unanswered("not asked, the endpoint seems to be down")
+                continue
+            try:
+                answers[name] = await _ask(client, endpoint, body)
+                failures = 0
+            except Unanswered as error:
+                missing[name] = error
+                failures = failures + 1 if error.down else 0
+
+    # the time limit is on an attempt as a whole: httpx's own start anew with every byte
+    async with httpx.AsyncClient(headers=headers, timeout=None, limits=limits) as client:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(endpoint.concurrency, len(requests))):
+                    group.create_task(work())
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+
+
+async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping) -> str:
+    """The text that the model wrote. Raises Unanswered, EndpointError."""
+    import httpx
+
+    content = json.dumps(body).encode()
+    for attempt in range(endpoint.retries + 1):
+        asked = 0.0
+        try:
+            async with asyncio.timeout(endpoint.timeout):
+                response = await client.post(endpoint.url, content=content)
+        except TimeoutError:
+            failure = Unanswered(f"timed out after {endpoint.timeout:g} s", down=True)
+        except httpx.RequestError as error:
+            failure = Unanswered("connections failed", f"{type(error).__name__}: {error}"[:200], down=True)
+        else:
+            if response.is_success:
+                return _text(endpoint, response)
+            failure = _failure(endpoint, response)
+            asked = _retry_after(response)
+        if attempt < endpoint.retries:
+            pause = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * _DICE.uniform(0.5, 1.0)
+            await asyncio.sleep(max(pause, min(asked, LONGEST_PAUSE) * _DICE.uniform(1.0, 1.1)))
+    raise failure
+
+
+def _failure(endpoint: Endpoint, response: httpx.Response) -> Unanswered:
+    """What went wrong, where asking again may help. Raises Unanswered where it cannot, EndpointError for all."""
+    status, said = response.status_code, endpoint.says(response)
+    if (status in _AGAIN or status >= 500) and "insufficient_quota" not in response.text:
+        return Unanswered(f"had status {status}", said, down=True)
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(response.text)):
+        raise Unanswered("too long for the judge", said)
+    if status in (400, 422) and _FILTERED.search(response.text):
+        raise Unanswered("refused by the endpoint's filter", said)
+    hint = " (OPENAI_API_KEY is not set)" if status == 401 and not endpoint.key.strip() else ""
+    raise EndpointError(f"judge at {endpoint.url}: status {status} {response.reason_phrase}{hint}: {said}")
+
+
+def _text(endpoint: Endpoint, response: httpx.Response) -> str:
+    try:
+        choice = _Reply.model_validate_json(response.content).choices[0]
+    except ValidationError:
+        raise Unanswered("replies are no chat completion", endpoint.says(response)) from None
+    if choice.finish_reason == "length":
+        raise Unanswered("cut off at max_tokens")
+    if choice.message.refusal or choice.finish_reason == "content_filter":
+        raise Unanswered("refused by the judge", (choice.message.refusal or "")[:200])
+    return choice.message.content or ""
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds that the endpoint asks us to wait, 0 if it does not."""
+    value = response.headers.get("Retry-After", "")
+    with suppress(ValueError):
+        return max(float(value), 0.0) if math.isfinite(float(value)) else 0.0
+    with suppress(ValueError, TypeError):
+        return max((parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds(), 0.0)
+    return 0.0
