@@ -1,11 +1,21 @@
-"""A server that speaks the protocol of OpenAI's chat completions as far as a judge is asked through it."""
+"""A server that speaks the protocol of OpenAI's chat completions, and what the tests of a judge share."""
 
 import json
+import logging
+import os
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from rewardspec.rewards import judge_client
+from rewardspec.rewards.judge import rubric
+
+TIERS = (0, 0.5, 1)
+OWN = {"template": "{completion}", "scores": TIERS, "model": "m", "cache": "none"}
 
 
 @dataclass(frozen=True)
@@ -101,3 +111,28 @@ def serving(answer):
         http.shutdown()
         http.server_close()
         thread.join()
+
+
+@pytest.fixture
+def surroundings(monkeypatch, tmp_path):
+    """No endpoint, key, proxy or cache but the test's own, and pauses that are short."""
+    for name in os.environ:
+        if name.lower().endswith("_proxy") or name.startswith("OPENAI_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(judge_client, "FIRST_PAUSE", 0.01)
+
+
+def verdicts(text, _before):
+    """A judge that gives the number in `grade:NUMBER`, at the end of some reasoning about other numbers."""
+    return said(f"Step 1 has 2 errors, 3 of them minor.\n\nScore: {text.rpartition('grade:')[2]}")
+
+
+def asked(server, completions, **options):
+    """The scores of completions under a rubric that is the completion and nothing else."""
+    return rubric(["p"] * len(completions), completions, **{**OWN, "url": server.url, **options})
+
+
+def warnings(caplog):
+    """The lines that were logged as warnings."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -27,10 +27,13 @@ from rewardspec.rewards.judge_answer import find_score
 from rewardspec.rewards.reward import BadReference, reward
 from rewardspec.types import Domain, finite
 
+if TYPE_CHECKING:
+    from rewardspec.rewards.judge_client import Endpoint, Unanswered
+
 _LOG = logging.getLogger(__name__)
 _PLACES = ("prompt", "completion", "answer", "fence")
 _PLACE = re.compile(r"\{(" + "|".join(_PLACES) + r")\}")
-_CONTROL_TOKEN = re.compile(r"<\|(\w+)\|>")
+_CONTROL_TOKEN = re.compile(r"<(?=([|｜])[^<>|｜\s]{1,40}\1>)")  # of Qwen, Llama, gpt-oss, DeepSeek
 _OWN_FIELDS = ("messages", "model", "temperature", "max_tokens", "stream", "n")
 
 Score = Annotated[float, Field(allow_inf_nan=False)]
@@ -81,8 +84,7 @@ def rubric(
     anything else, ValueError for settings that make no sense, EndpointError if the endpoint refuses (400, 401, 404).
     Source: PAPO, Sec. 2.2 and App. A.3; PRS, App. B.
     """
-    from rewardspec.rewards.judge_cache import keep, recall
-    from rewardspec.rewards.judge_client import Endpoint, Unanswered, ask_all
+    from rewardspec.rewards.judge_client import Endpoint
 
     text, allowed = _rubric(template, scores)
     _check(extra)
@@ -93,26 +95,39 @@ def rubric(
         for i, (prompt, completion, gold) in enumerate(zip(prompts, completions, golds, strict=True))
     ]
     names = [_name(endpoint.url, body) for body in bodies]
-    folder = _cache_folder(cache)
-    held = recall(folder, dict.fromkeys(names)) if folder else None
-    found = {name: find_score(said, allowed) for name, said in (held or {}).items()}
-    wanted = {name: body for name, body in zip(names, bodies, strict=True) if found.get(name) is None}
-    said: dict[str, str] = {}
-    try:
-        missing = ask_all(endpoint, wanted, said)
-    finally:  # an answer that is paid for is kept, whatever happened to the others
-        fresh = {name: find_score(answer, allowed) for name, answer in said.items()}
-        if folder and held is not None:
-            keep(folder, {name: said[name] for name, score in fresh.items() if score is not None})
-    found |= fresh
-    for name in wanted:
-        if found.get(name) is None:
-            missing.setdefault(name, Unanswered("answers without a score", said.get(name, "")[-200:]))
+    found, missing = _judged(endpoint, dict(zip(names, bodies, strict=True)), allowed, _cache_folder(cache))
     _warn(endpoint.url, [missing[name] for name in names if name in missing], len(names))
     return [found.get(name) for name in names]
 
 
-def _warn(url: str, missing: Sequence, rollouts: int) -> None:
+def _judged(
+    endpoint: Endpoint, requests: dict[str, dict], allowed: Sequence[float], folder: Path | None
+) -> tuple[dict[str, float], dict[str, Unanswered]]:
+    """The scores of the requests that have one, from `folder` or the endpoint, and what is wrong with the others."""
+    from rewardspec.rewards.judge_cache import keep, recall
+    from rewardspec.rewards.judge_client import Unanswered, ask_all
+
+    held = recall(folder, requests) if folder else None
+    found = _scores(held or {}, allowed)
+    said: dict[str, str] = {}
+    try:
+        missing = ask_all(endpoint, {name: body for name, body in requests.items() if name not in found}, said)
+    finally:  # an answer that is paid for is kept, whatever happened to the others
+        fresh = _scores(said, allowed)
+        if folder and held is not None:
+            keep(folder, {name: said[name] for name in fresh})
+    for name in said.keys() - fresh.keys():
+        missing[name] = Unanswered("answers without a score", said[name][-200:])
+    return found | fresh, missing
+
+
+def _scores(said: dict[str, str], allowed: Sequence[float]) -> dict[str, float]:
+    """The scores of those answers that have one."""
+    read = {name: find_score(answer, allowed) for name, answer in said.items()}
+    return {name: score for name, score in read.items() if score is not None}
+
+
+def _warn(url: str, missing: Sequence[Unanswered], rollouts: int) -> None:
     """One line on all rollouts of the batch without a score, with the first detail of each cause."""
     if not missing:
         return
@@ -160,13 +175,10 @@ def _filled(text: str, prompt: str, completion: str, answer: str) -> str:
     """The rubric about one rollout; what is put in is not looked at again."""
     # the mark depends on all of the text, so a completion cannot contain its own and close the fence
     whole = "\0".join((prompt, completion, answer)).encode("utf-8", "surrogatepass")
-    values = {
-        "prompt": prompt,
-        # a server that reads control tokens anywhere would take `<|im_end|>` for the end of our message
-        "completion": _CONTROL_TOKEN.sub(r"< |\1| >", completion),
-        "answer": answer,
-        "fence": hashlib.sha256(whole).hexdigest()[:12],
-    }
+    values = {"prompt": prompt, "completion": completion, "answer": answer}
+    # a server that reads control tokens anywhere would take `<|im_end|>` for the end of our message
+    values = {place: _CONTROL_TOKEN.sub("< ", value) for place, value in values.items()}
+    values["fence"] = hashlib.sha256(whole).hexdigest()[:12]
     return _PLACE.sub(lambda place: values[place[1]], text)
 
 
