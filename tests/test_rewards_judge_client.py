@@ -28,12 +28,12 @@ __all__ = ["surroundings"]
 
 @pytest.mark.parametrize(
     "failure",
-    [failed(500), failed(503), failed(429), Reply(hang_up=True), Reply(delay=1.5)],
+    [failed(500), failed(503), failed(429), Reply(hang_up=True), Reply(delay=3)],
     ids=["500", "503", "429", "broken connection", "too slow"],
 )
 def test_passing_failures_are_asked_again(failure, caplog):
     with serving(lambda text, before: failure if before < 2 else verdicts(text, before)) as server:
-        assert asked(server, ["grade:0.5"], retries=2, timeout=0.4) == [0.5]
+        assert asked(server, ["grade:0.5"], retries=2, timeout=1 if failure.delay else 60) == [0.5]
     assert len(server.asked) == 3
     assert not warnings(caplog)
 
@@ -44,7 +44,7 @@ def test_pauses_between_attempts_grow(monkeypatch):
         assert asked(server, ["grade:1"], retries=3) == [1]
     pauses = [later - earlier for earlier, later in zip(server.times, server.times[1:], strict=False)]
     for pause, whole in zip(pauses, (0.1, 0.2, 0.4), strict=True):
-        assert whole / 2 <= pause < whole + 0.3  # half to all of it, and the time of a request
+        assert whole / 2 <= pause < whole + 2  # half to all of it, and the time of a request
 
 
 def test_retry_after_is_honoured():
@@ -106,7 +106,7 @@ def test_failure_that_stays_is_a_missing_value_and_one_warning(caplog):
         (Reply(body=b""), "no chat completion"),
         (Reply(body=b'{"choices": [{"message": {"content": "\\ud800 Score: 1"}}]}'), "no chat completion"),
         (Reply(body=b"junk", headers={"Content-Encoding": "gzip"}), "connections failed"),
-        (Reply(delay=1), "timed out after 0.3 s"),
+        (Reply(delay=3), "timed out after 1 s"),
         (failed(413), "too long"),
         (failed(400, "This model's maximum context length is 8192 tokens. However, you requested 9000"), "too long"),
         (failed(400, "The input (5000 tokens) is longer than the model's context length (4096 tokens)."), "too long"),
@@ -116,7 +116,11 @@ def test_failure_that_stays_is_a_missing_value_and_one_warning(caplog):
 )
 def test_what_is_no_verdict_is_missing_for_this_rollout_alone(reply, cause, caplog):
     with serving(lambda text, before: reply if "bad" in text else verdicts(text, before)) as server:
-        assert asked(server, ["grade:1", "bad", "grade:0.5"], retries=0, timeout=0.3) == [1, None, 0.5]
+        assert asked(server, ["grade:1", "bad", "grade:0.5"], retries=0, timeout=1 if reply.delay else 60) == [
+            1,
+            None,
+            0.5,
+        ]
     (line,) = warnings(caplog)
     assert "1 of 3 rollouts have no score: 1 " in line and cause in line
     assert len(server.asked) == 3
@@ -240,6 +244,17 @@ def test_no_more_requests_are_under_way_than_allowed():
     with serving(answer) as server:
         assert asked(server, [f"{i} grade:1" for i in range(20)], concurrency=4) == [1] * 20
     assert server.most == 4
+
+
+def test_as_many_requests_are_under_way_as_allowed():
+    everybody = threading.Barrier(110)  # none is answered before all are there
+
+    def answer(text, before):
+        everybody.wait(timeout=20)
+        return verdicts(text, before)
+
+    with serving(answer) as server:
+        assert asked(server, [f"{i} grade:1" for i in range(110)], concurrency=110, retries=0) == [1] * 110
 
 
 def test_judge_can_be_asked_inside_a_running_event_loop():
