@@ -28,7 +28,8 @@ class Reward:
     function: takes `inputs` by position, then its options by name. It gives one number for one rollout, or
     for `many` takes lists, one value a rollout, and gives a list; None is a value that could not be measured.
     A completion can be any text whatever; BadReference is raised for a ground truth that is malformed.
-    inputs: what it reads of a rollout: `prompt` and `completion`, the texts, and columns of the data set.
+    inputs: what it reads of a rollout: `prompt` and `completion`, the texts, and columns of the data set. One whose
+    parameter has a default is None where there is no such column.
     domain: the values it can give, under given options; ValueError for options that contradict each other.
     expression: the same in the spec language, of a function of what trainers measure themselves.
     """
@@ -57,6 +58,13 @@ class Reward:
         return f"{self.name}({', '.join(options)})" if options else self.name
 
     @cached_property
+    def optional(self) -> frozenset[str]:
+        """The inputs that need not be there."""
+        parameters = inspect.signature(self.function).parameters.values()
+        given = zip(self.inputs, (p for p in parameters if p.kind is not p.KEYWORD_ONLY), strict=True)
+        return frozenset(name for name, parameter in given if parameter.default is not parameter.empty)
+
+    @cached_property
     def model(self) -> type[BaseModel]:
         """The options, from the function's keyword-only parameters."""
         fields = {
@@ -76,7 +84,9 @@ class Reward:
 def _written(value: object) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(_written, value)) + "]"
-    return str(value).lower() if isinstance(value, bool | None) else str(value)
+    if isinstance(value, bool | None):
+        return "null" if value is None else str(value).lower()
+    return str(value)
 
 
 def reward(

@@ -114,14 +114,17 @@ Measure = Callable[[Sequence[Mapping]], Sequence[float | None]]
 def _named(use) -> Measure:
     """A reward function by its name, over rows."""
     reward, options = use.reward, use.options
-    fields = [use.inputs[field] for field in reward.inputs]
+    # one that need not be there has to be, if the spec says where
+    needed = {use.inputs[name]: name not in reward.optional or use.inputs[name] != name for name in reward.inputs}
+
+    def inputs(row: Mapping) -> list:
+        return [_field(row, field) if needed[field] else row.get(field) for field in needed]
 
     def many(rows: Sequence[Mapping]) -> Sequence[float | None]:
-        columns = [[_field(row, field) for row in rows] for field in fields]
-        return reward.function(*columns, **options) if rows else []
+        return reward.function(*map(list, zip(*map(inputs, rows), strict=True)), **options) if rows else []
 
     def one_by_one(rows: Sequence[Mapping]) -> Sequence[float | None]:
-        return [reward.function(*(_field(row, field) for field in fields), **options) for row in rows]
+        return [reward.function(*inputs(row), **options) for row in rows]
 
     return many if reward.many else one_by_one
 

@@ -106,7 +106,8 @@ def read_use(name: str, node: Mapping, measured: Measured, report: Report) -> Us
             _report(error, reward, given, scalar.span, report)
         return None
     except ValueError as error:
-        place = next(iter(given.values()))[0] if given else scalar.span
+        named = re.match(r"`(\w+)`", str(error))
+        place = given[named[1]][0] if named and named[1] in given else scalar.span
         report.error("bad-option", str(error), place)
         return None
     if len(report.diagnostics) > before:
@@ -136,7 +137,7 @@ def _options(node, report: Report) -> tuple[Given, Expr | None]:
             else:
                 report.error("bad-option", "`only_when` is a condition such as `correct >= 1`", value.span)
         elif isinstance(value, Scalar):
-            given[key.text] = value.span, value.text
+            given[key.text] = value.span, None if value.style is None and value.text == "null" else value.text
         elif not isinstance(value, Mapping) and all(isinstance(item, Scalar) for item in value.items):
             given[key.text] = value.span, [item.text for item in value.items]
         elif isinstance(value, Mapping) and all(isinstance(item, Scalar) for _, item in value.items):
@@ -148,7 +149,7 @@ def _options(node, report: Report) -> tuple[Given, Expr | None]:
 
 
 def _plain(scalar: Scalar) -> object:
-    """A value in a mapping, which no annotation says the type of: a number or truth value where it is written as one."""
+    """A value in a mapping, whose type no annotation says: a number or truth value where it is written as one."""
     words = {"true": True, "false": False, "null": None}
     if scalar.style is not None or scalar.text in words:
         return words.get(scalar.text, scalar.text) if scalar.style is None else scalar.text
