@@ -1,19 +1,24 @@
-# Everything runs from a virtual environment in .venv, made on first use.
+# Everything runs from a virtual environment in .venv, made on first use; what OpenRLHF needs, from one of its own.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # The CPU build is enough for everything here; on a machine with a GPU set TORCH to the build you want.
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+OPENRLHF := .venv-openrlhf
+INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test bench clean
+.PHONY: demo test test-openrlhf bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count advantage groups
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test  ## all tests
 	$(BIN)/python -m pytest
+
+test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
+	OMP_NUM_THREADS=1 $(OPENRLHF)/bin/python -m pytest tests/openrlhf
 
 bench: $(VENV)/.test  ## compiled GDPO against TRL's and verl's own code, in one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --override-ini=addopts= --benchmark-only -q
@@ -28,5 +33,15 @@ $(VENV)/.test: $(VENV)/.core
 	$(PIP) --editable '.[test,trainers]'
 	touch $@
 
+# OpenRLHF's pins clash with those of the other trainers. It requires kernels that are compiled for a GPU: tests have
+# stubs of them, so it is installed without its requirements. DeepSpeed imports torch while it is built.
+$(OPENRLHF)/.test: pyproject.toml tests/openrlhf/requirements.txt
+	test -x $(OPENRLHF)/bin/python || $(PYTHON) -m venv $(OPENRLHF)
+	$(OPENRLHF)/bin/python $(INSTALL) $(TORCH)
+	$(OPENRLHF)/bin/python $(INSTALL) --editable . --requirement tests/openrlhf/requirements.txt
+	DS_BUILD_OPS=0 $(OPENRLHF)/bin/python $(INSTALL) --no-build-isolation deepspeed==0.19.6
+	$(OPENRLHF)/bin/python $(INSTALL) --no-deps openrlhf==0.11.2
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(OPENRLHF) build dist .pytest_cache .hypothesis .benchmarks

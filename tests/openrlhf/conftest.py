@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -16,3 +17,5 @@ else:
     # for Ray's workers
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent.parent), str(HERE), str(HERE / "stubs")])
     os.environ["HF_HUB_OFFLINE"] = "1"
+    with warnings.catch_warnings(action="ignore"):  # where it is not compiled yet, its sources give warnings
+        import openrlhf.trainer.ppo_trainer  # noqa: F401
