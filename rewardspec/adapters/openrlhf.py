@@ -5,8 +5,8 @@
 
 The spec's columns are what `reward_func` (or an agent's last step) returns under `extra_logs`, by name; else `tokens`
 and `truncated`, which are filled in, and what OpenRLHF has itself: `reward`, `score`, `response_clip_ratio`, `kl`.
-`extra_logs` hold numbers; NaN is a missing value. `tokens` counts the model's own tokens, `truncated` is what the agent
-executor says, `reward` the reward after OpenRLHF's length penalties.
+`extra_logs` hold numbers, under names that the spec declares; NaN is a missing value. `tokens` counts the model's own
+tokens, `truncated` is what the agent executor says, `reward` the reward after OpenRLHF's length penalties.
 
 `step` counts the training steps before this one, also after resuming; `total_steps` is as many as the prompts are
 enough for (under dynamic filtering there are fewer). A KL penalty in the reward (`--algo.kl.init_coef` without
@@ -23,7 +23,6 @@ import argparse
 import importlib
 import importlib.abc
 import logging
-import math
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,19 +32,12 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from rewardspec.adapters.binding import BindingError, read_spec
+from rewardspec.adapters.openrlhf_checks import TESTED, WAS_TESTED, check_settings, setting, total_steps
 from rewardspec.compiler import Spec, loads
-from rewardspec.diagnostics import SpecError
 
 logger = logging.getLogger(__name__)
 
-TESTED = ("0.11.2",)
 CLI = "openrlhf.cli.train_ppo_ray"
-ESTIMATOR = "group_norm"  # the one that says: groups, no critic, nothing whitened afterwards
-FILLED_IN = ("tokens", "truncated", "reward")  # what the adapter knows of every rollout
-ITS_OWN = ("score", "response_clip_ratio")  # what OpenRLHF puts beside `extra_logs`
-LATER = ("kl", "logprobs_diff")  # what it measures once rollouts are there
-OVERWRITTEN = (*LATER, "group_reward_std", "return")  # names of its own, whatever `extra_logs` hold
-WAS_TESTED = f"the adapter was tested with {', '.join(TESTED)}"
 
 # Settings
 
@@ -68,91 +60,6 @@ class Settings:
     def spec(self) -> Spec:
         spec = loads(self.text, self.name, constants=self.constants)
         return spec if self.dialect is None else spec.under(self.dialect)
-
-
-def check_settings(args, spec: Spec) -> None:
-    """Raise BindingError unless arguments of `train_ppo_ray` go with the spec. args: nested, as OpenRLHF has them."""
-    problems = _needs(args, spec) + _ignored(args, spec)
-    if problems:
-        raise BindingError("\n".join(problems))
-
-
-def _get(args, path: str, default=None):
-    for part in path.split("."):
-        args = getattr(args, part, None)
-        if args is None:
-            return default
-    return args
-
-
-def _needs(args, spec: Spec) -> list[str]:
-    """What has to be otherwise, with ways out."""
-    found = []
-    estimator = _get(args, "algo.advantage.estimator")
-    if estimator is None or _get(args, "rollout.n_samples_per_prompt") is None:
-        return [f"this OpenRLHF has no algo.advantage.estimator or rollout.n_samples_per_prompt: {WAS_TESTED}"]
-    if estimator != ESTIMATOR:
-        found.append(
-            f"--algo.advantage.estimator {estimator}: pass {ESTIMATOR} (groups without a critic); "
-            f"the advantages are those of {spec.name} then"
-        )
-    if spec.condition is not None:
-        found.append(
-            f"{spec.name} has reward tokens (`condition:`): OpenRLHF gives one prompt text to a whole group, so they "
-            "cannot be put in; take the adapter for TRL or verl, or leave the section out"
-        )
-    for name in spec.columns:
-        symbols = spec.program.columns[name].domain.symbols
-        if symbols:
-            found.append(
-                f"`{name}` holds names, and OpenRLHF carries numbers alone: declare "
-                f"`values: [{', '.join(map(str, range(len(symbols))))}]` and compare with these"
-            )
-    scored = [name for name in spec.columns if name not in (*FILLED_IN, *LATER, "response_clip_ratio")]
-    if scored and not _get(args, "reward.remote_url") and not _get(args, "train.agent_func_path"):
-        found.append(
-            f"nothing measures {listed(scored)}: a reward model gives `reward` alone; return them under `extra_logs` "
-            "from `reward_func` in a file, --reward.remote_url FILE.py (or from an agent, --train.agent_func_path)"
-        )
-    return found
-
-
-def _ignored(args, spec: Spec) -> list[str]:
-    """Settings that would silently have no effect, with ways out."""
-    found = []
-
-    def refuse(setting, way_out):
-        found.append(f"--{setting} {_get(args, setting)} would have no effect: {way_out}")
-
-    for name in ("gamma", "lambd"):
-        if _get(args, f"algo.advantage.{name}", 1.0) != 1.0:
-            refuse(f"algo.advantage.{name}", "leave it out; a spec gives one advantage to a whole response")
-    if _get(args, "algo.advantage.no_std_norm"):
-        found.append("--algo.advantage.no_std_norm would have no effect: say `advantage: dr_grpo`, say, in the spec")
-    clip = _get(args, "reward.clip_range")
-    if clip and tuple(clip) != (-10, 10):  # the default
-        ends = ", ".join(f"{end:g}" for end in clip)
-        found.append(f"--reward.clip_range would have no effect: say `advantage: clip(..., {ends})` in the spec")
-    if "reward" not in spec.columns:
-        if _get(args, "reward.overlong_buffer_len") is not None:
-            way_out = "say `overlong(tokens, LIMIT, BUFFER)` in the spec, or read `reward` there"
-            refuse("reward.overlong_buffer_len", way_out)
-        if _get(args, "reward.stop_properly_penalty_coef") is not None:
-            refuse("reward.stop_properly_penalty_coef", "read `truncated` in the spec, or `reward`")
-    return found
-
-
-def total_steps(args, prompts: int) -> int:
-    """How many training steps the prompts of the data set are enough for; the last of an episode can be a small one.
-
-    OpenRLHF's own `max_steps` counts steps of the optimizer, which are more.
-    """
-    per_step = min(args.rollout.batch_size, _get(args, "rollout.vllm_generate_batch_size") or args.rollout.batch_size)
-    return max(1, args.train.num_episodes * math.ceil(prompts / per_step))
-
-
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "nothing"
 
 
 # Hooks
@@ -194,7 +101,8 @@ def _in_experience_maker(module: ModuleType) -> None:
 
     def split_rollout_samples(original):
         def wrapper(self, rollout_samples):
-            self.rewardspec.check(rollout_samples, bool(_get(self.args, "reward.remote_url")))
+            size, rewarded = self.args.rollout.n_samples_per_prompt, bool(setting(self.args, "reward.remote_url"))
+            self.rewardspec.check(rollout_samples, size, rewarded)
             return original(self, rollout_samples)
 
         return wrapper
@@ -391,15 +299,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments[:at])
     constants = dict(given.set)
     try:
-        spec = read_spec(given.spec, constants)
-        settings = Settings.of(spec, constants, given.dialect, given.seed)
-        _install_in_driver(settings, settings.spec())
-        _run_stock(arguments[at + 1 :])
-    except (BindingError, SpecError, OSError) as error:
+        settings = Settings.of(read_spec(given.spec, constants), constants, given.dialect, given.seed)
+        spec = settings.spec()
+    except (ValueError, OSError) as error:
         sys.exit(f"rewardspec: {error}")
-    except ValueError as error:
-        if given.dialect is None or "dialect" not in str(error):
-            raise
+    try:
+        _install_in_driver(settings, spec)
+        _run_stock(arguments[at + 1 :])
+    except BindingError as error:
         sys.exit(f"rewardspec: {error}")
 
 
@@ -410,9 +317,12 @@ def _run_stock(arguments: Sequence[str]) -> None:
     try:
         runpy.run_module(CLI, run_name="__main__", alter_sys=True)
     except RayTaskError as error:
-        if not isinstance(error.cause, BindingError):
+        cause = error
+        while isinstance(cause, RayTaskError):  # one for each actor that it has come through
+            cause = cause.cause
+        if not isinstance(cause, BindingError):
             raise
-        raise error.cause from None
+        raise cause from None
 
 
 if __name__ == "__main__":

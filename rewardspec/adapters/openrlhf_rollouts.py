@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Sequence
 
 import torch
 
 from rewardspec.adapters.binding import BindingError, check_rewards
-from rewardspec.adapters.openrlhf import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN, listed
+from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN, listed
 from rewardspec.compiler import Spec, compile
-
-logger = logging.getLogger(__name__)
 
 SWALLOWED = (
     "OpenRLHF hides what a reward_func raises: look for `Failed to fetch reward` in the logs of the rollout actors"
@@ -27,15 +24,15 @@ class Advantages:
         self.step: int | None = None
         self.total_steps: int | None = None
         self.result = None
-        self.told = False
 
-    def check(self, samples: Sequence, rewarded: bool) -> None:
-        """Raise BindingError unless every rollout has what the spec reads. samples: Experiences of one rollout each.
+    def check(self, samples: Sequence, group_size: int, rewarded: bool) -> None:
+        """Raise BindingError unless rollouts are whole groups and each has what the spec reads, and no more.
 
-        rewarded: whether rewards come with the rollouts, not from a reward model later. OpenRLHF puts what rollouts
-        have one after the other and does not see gaps, so they have to be found before that.
+        samples: Experiences of one rollout each. rewarded: whether rewards come with the rollouts, not from a reward
+        model later. OpenRLHF puts what rollouts have one after the other and does not see gaps, so they have to be
+        found before that.
         """
-        problems = []
+        problems = _unlike_groups(samples, group_size)
         if rewarded:
             problems += self._gaps("a reward", [sample.rewards is not None for sample in samples])
         names = list(dict.fromkeys(name for sample in samples for name in sample.info))
@@ -43,9 +40,9 @@ class Advantages:
         try:
             check_rewards(self.spec, [], measured, "value of extra_logs")
         except BindingError as error:
-            own = [name for name in names if name not in ("reward", *ITS_OWN)]
+            given = [name for name in names if name not in ("reward", *ITS_OWN)]
             problems.append(
-                f"{error}\nextra_logs hold {listed(own)} in this batch; return a number under this name there, for "
+                f"{error}\nextra_logs hold {listed(given)} in this batch; return a number under this name there, for "
                 f"every rollout (NaN where it was not measured). {SWALLOWED}"
             )
         for name in self.spec.columns:
@@ -53,14 +50,14 @@ class Advantages:
                 problems.append(f"`{name}` of extra_logs is overwritten by OpenRLHF's own: give it another name")
             elif name in names:
                 problems += self._gaps(f"`{name}`", [name in sample.info for sample in samples])
+        known = {*self.spec.program.columns, "reward", *ITS_OWN, *OVERWRITTEN}
+        if unknown := [name for name in names if name not in known]:
+            problems.append(
+                f"extra_logs hold {listed(unknown)}, which {self.spec.name} does not declare: leave out what is not "
+                "meant for it, or declare it under `signals:` (then it is logged and need not be read)"
+            )
         if problems:
             raise BindingError("\n".join(problems))
-        unread = [n for n in names if n not in self.spec.columns and n not in ("reward", *ITS_OWN, *OVERWRITTEN)]
-        if unread and not self.told:
-            logger.warning(
-                "rewardspec: extra_logs also hold %s, which %s does not read", listed(unread), self.spec.name
-            )
-            self.told = True
 
     def _gaps(self, what: str, there: Sequence[bool]) -> list[str]:
         if all(there):
@@ -77,23 +74,18 @@ class Advantages:
         n = len(places)
         if not torch.equal(places.sort().values, torch.arange(n)):
             raise BindingError(f"the places of {n} rollouts (`Experience.index`) are not 0 to {n - 1}, each once")
-        if n % group_size:
-            raise BindingError(
-                f"{n} rollouts are not whole groups of {group_size} (--rollout.n_samples_per_prompt): an agent or a "
-                "filter has dropped some; drop all rollouts of a prompt, or none"
-            )
         sizes = [len(e.index) for e in experiences]
         columns = {}
         for name in self.spec.columns:
             rows = self._column(name, experiences, sizes)
             columns[name] = torch.empty_like(rows).index_copy_(0, places, rows)
-        self._log_reward_spread(experiences, places, sizes, group_size)
         try:
             self.result = self.function(
                 columns, group_size, step=self.step, total_steps=self.total_steps, seed=self.seed
             )
         except self.function.RolloutError as error:
             raise BindingError("\n".join([str(error), *_not_finite(columns)])) from error
+        self._log_reward_spread(experiences, places, sizes, group_size)
         device = experiences[0].action_mask.device
         advantages = self.result.advantages.float().cpu()[places].to(device)
         return list(advantages.split(sizes))
@@ -118,6 +110,20 @@ class Advantages:
             spread = rewards.reshape(-1, group_size).std(-1).repeat_interleave(group_size)[places]
             for experience, part in zip(experiences, spread.split(list(sizes)), strict=True):
                 experience.info["group_reward_std"] = part
+
+
+def _unlike_groups(samples: Sequence, group_size: int) -> list[str]:
+    """A line if prompts have other numbers of rollouts than they should. A prompt can be drawn twice in a row."""
+    prompts = (prompt for sample in samples for prompt in sample.prompts)
+    sizes = [len(list(rollouts)) for _, rollouts in itertools.groupby(prompts)]
+    unlike = [i for i, size in enumerate(sizes) if size % group_size]
+    if not unlike:
+        return []
+    return [
+        f"{len(unlike)} of {len(sizes)} prompts have not {group_size} rollouts (--rollout.n_samples_per_prompt); the "
+        f"first is prompt {unlike[0]}, with {sizes[unlike[0]]}: an agent has to give back each rollout, with its "
+        "`prompt` as it came; a filter has to drop all rollouts of a prompt, or none"
+    ]
 
 
 def _hidden_reward(samples: Sequence) -> bool:

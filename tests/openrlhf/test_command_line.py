@@ -179,8 +179,10 @@ def test_asynchronous_trainer_goes_on_from_a_checkpoint(files):
     assert logged(done.said, "rewardspec/weight/form") == [0.5] * 6
 
 
-def test_errors_of_the_reward_function_stop_training_with_what_is_missing(files):
-    done = run(files, "--spec spec.yaml", "--data.prompt_dataset", "FOLDER/broken.jsonl", out="broken.jsonl")
+@pytest.mark.parametrize("stock", [[], ["--train.async_enable"]], ids=["synchronous", "asynchronous"])
+def test_errors_of_the_reward_function_stop_training_with_what_is_missing(files, stock):
+    broken = "--data.prompt_dataset", "FOLDER/broken.jsonl"
+    done = run(files, "--spec spec.yaml", *broken, *stock, out=f"broken{len(stock)}.jsonl")
     assert done.code == 1
     assert done.batches == []
     assert re.search(r"rewardspec: \d+ of 12 rollouts have a reward; the first without is rollout \d+", done.errors)

@@ -15,6 +15,7 @@ from openrlhf.utils.config import hierarchize
 
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
+from rewardspec.adapters import openrlhf_checks as checks
 from rewardspec.adapters.binding import BindingError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
@@ -36,6 +37,9 @@ advantage: gdpo
 OF_REWARD = """\
 rewardspec: 1
 name: of-reward
+signals:                        # which `responses` has besides
+  correct: {values: [0, 1]}
+  style: {range: [0, 1]}
 components:
   reward: {range: [-.inf, .inf]}
 advantage: SCHEME
@@ -278,7 +282,7 @@ def test_missing_values_are_nan_where_the_spec_ignores_them():
 
 def test_columns_can_be_what_openrlhf_has_itself():
     text = OF_REWARD.replace("reward: {", "score: {").replace("SCHEME", "dr_grpo + kl")
-    made = maker(text.replace("components", "signals: {kl: {range: [0, .inf]}}\ncomponents"), kl=0.0)
+    made = maker(text.replace("components", "  kl: {range: [0, .inf]}\ncomponents"), kl=0.0)
     found = responses()
     batches = experiences(made, found)
     for batch in batches:
@@ -349,15 +353,34 @@ def test_name_that_openrlhf_overwrites_is_refused(name):
     found = responses()
     for r in found:
         r["extra_logs"][name] = 1.0
-    text = OF_REWARD.replace("SCHEME", "grpo + kl").replace("components", "signals: {kl: {range: [0, 9]}}\ncomponents")
+    text = OF_REWARD.replace("SCHEME", "grpo + kl").replace("components", "  kl: {range: [0, 9]}\ncomponents")
     with pytest.raises(BindingError, match=f"^`{name}` of extra_logs is overwritten by OpenRLHF's own: [^\n]*$"):
         experiences(maker(text), found)
 
 
-def test_parts_of_groups_are_refused():
+UNLIKE = {
+    "one left out": (lambda found: found[:-1], "1 of 3 prompts have not 4 rollouts", "the first is prompt 2, with 3"),
+    "three and five": (
+        lambda found: [*found[:3], found[3] | {"prompt": "prompt 1"}, *found[4:]],
+        "2 of 3 prompts have not 4 rollouts (--rollout.n_samples_per_prompt)",
+        "the first is prompt 0, with 3",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "counted", "first"), UNLIKE.values(), ids=UNLIKE)
+def test_groups_of_unlike_sizes_are_refused(change, counted, first):
+    with pytest.raises(BindingError) as error:
+        experiences(maker(SPEC), change(responses()))
+    assert counted in said(error) and first in said(error)
+
+
+def test_prompt_that_is_drawn_twice_in_a_row_is_two_groups():
+    found = [r | {"prompt": "the same"} for r in responses()]
     made = maker(SPEC)
-    with pytest.raises(BindingError, match="11 rollouts are not whole groups of 4"):
-        made.compute_advantages_and_returns(experiences(made, responses()[:-1]))
+    done = made.compute_advantages_and_returns(experiences(made, found))
+    expected = rewardspec.compile(rewardspec.loads(SPEC))(columns(found), SIZE, step=3, total_steps=10).advantages
+    torch.testing.assert_close(torch.stack([tokens[0] for tokens in by_place(done, own_tokens)]), expected)
 
 
 def test_places_that_are_no_order_are_refused():
@@ -375,12 +398,20 @@ def test_schedule_without_a_step_is_an_error():
         made.compute_advantages_and_returns(experiences(made, responses()))
 
 
-def test_names_that_are_not_read_are_told_once(caplog):
+def test_name_that_the_spec_does_not_declare_is_refused():
+    found = responses()
+    for r in found:
+        r["extra_logs"]["style_"] = 0.0
+    with pytest.raises(BindingError, match=r"^extra_logs hold `style_`, which in-openrlhf does not declare: [^\n]*$"):
+        experiences(maker(SPEC), found)
+
+
+def test_name_that_is_declared_and_not_read_is_logged():
     made, found = maker(OF_REWARD.replace("SCHEME", "grpo")), responses()
-    for _ in range(2):
-        experiences(made, found)
-    told = [record.getMessage() for record in caplog.records if record.name.startswith("rewardspec")]
-    assert told == ["rewardspec: extra_logs also hold `correct`, `style`, which of-reward does not read"]
+    assert made.rewardspec.spec.columns == ("reward",)
+    done = made.compute_advantages_and_returns(experiences(made, found))
+    logged = torch.stack(by_place(done, lambda batch, i: batch.info["style"][i]))
+    torch.testing.assert_close(logged, torch.tensor(columns(found)["style"]))
 
 
 # Settings
@@ -416,10 +447,8 @@ def test_contradictions_are_told_all_at_once():
 
 def test_defaults_and_what_has_an_effect_are_not_refused():
     spec = rewardspec.loads(OF_REWARD.replace("SCHEME", "grpo"))
-    adapter.check_settings(arguments(reward__overlong_buffer_len=4.0, reward__remote_url=None), spec)
-    adapter.check_settings(
-        arguments(reward__remote_url=None, train__agent_func_path="agent.py"), rewardspec.loads(SPEC)
-    )
+    checks.check_settings(arguments(reward__overlong_buffer_len=4.0, reward__remote_url=None), spec)
+    checks.check_settings(arguments(reward__remote_url=None, train__agent_func_path="agent.py"), rewardspec.loads(SPEC))
 
 
 def test_spec_that_cannot_be_served_is_refused():
@@ -436,7 +465,7 @@ def test_spec_that_cannot_be_served_is_refused():
 def test_arguments_of_another_version_are_named():
     old = SimpleNamespace(advantage_estimator="group_norm", n_samples_per_prompt=4)
     with pytest.raises(BindingError, match=r"this OpenRLHF has no algo.advantage.estimator.*tested with 0\.11\.2"):
-        adapter.check_settings(old, rewardspec.loads(SPEC))
+        checks.check_settings(old, rewardspec.loads(SPEC))
 
 
 @pytest.mark.parametrize(
@@ -456,9 +485,9 @@ def test_version_without_a_hook_is_named(monkeypatch, owner, name):
 
 
 def test_steps_are_batches_of_prompts_in_all_episodes():
-    assert adapter.total_steps(arguments(), 7) == 6  # 3 + 3 + 1 prompts, twice
-    assert adapter.total_steps(arguments(rollout__vllm_generate_batch_size=2), 7) == 8  # 2 + 2 + 2 + 1
-    assert adapter.total_steps(arguments(rollout__vllm_generate_batch_size=6), 7) == 6  # what is left is kept
+    assert checks.total_steps(arguments(), 7) == 6  # 3 + 3 + 1 prompts, twice
+    assert checks.total_steps(arguments(rollout__vllm_generate_batch_size=2), 7) == 8  # 2 + 2 + 2 + 1
+    assert checks.total_steps(arguments(rollout__vllm_generate_batch_size=6), 7) == 6  # what is left is kept
 
 
 def test_importing_the_adapter_imports_no_trainer():
