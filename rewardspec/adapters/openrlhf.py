@@ -246,7 +246,7 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
             importlib.import_module(name)
     except PackageNotFoundError:
         raise BindingError("OpenRLHF is not installed in this environment") from None
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise BindingError(f"OpenRLHF {found} cannot be imported here, or is not the one known: {error}") from error
     if found not in TESTED:
         logger.warning("rewardspec: this is OpenRLHF %s; %s", found, WAS_TESTED)

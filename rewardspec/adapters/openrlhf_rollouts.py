@@ -129,7 +129,10 @@ def _unlike_groups(samples: Sequence, group_size: int) -> list[str]:
 def _hidden_reward(samples: Sequence) -> bool:
     """Whether `extra_logs` hold a `reward` that is not the `rewards` beside them."""
     known = [sample for sample in samples if sample.rewards is not None and "reward" in sample.info]
-    return any(not torch.equal(sample.info["reward"].float(), sample.rewards.float()) for sample in known)
+    return not all(
+        torch.allclose(sample.info["reward"].float(), sample.rewards.float(), rtol=0, atol=0, equal_nan=True)
+        for sample in known
+    )
 
 
 def _values(name: str, experience) -> torch.Tensor | None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import rewardspec
+from rewardspec.adapters import openrlhf as adapter
 from rewardspec.adapters.embedding import embedded, write
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
@@ -207,6 +208,16 @@ def test_what_cannot_work_is_refused_before_ray_starts(files, ours, stock, messa
     assert done.code != 0
     assert message in done.errors and "Traceback" not in done.errors
     assert "Started a local Ray instance" not in done.said
+
+
+def test_errors_of_training_are_not_shown_as_errors_of_the_spec(files, monkeypatch):
+    def stock(arguments):
+        raise FileNotFoundError("prompts.jsonl")
+
+    monkeypatch.setattr(adapter, "_install_in_driver", lambda settings, spec: None)
+    monkeypatch.setattr(adapter, "_run_stock", stock)
+    with pytest.raises(FileNotFoundError):
+        adapter.main(["--spec", str(files / "spec.yaml")])
 
 
 def script(folder, file, *stock):

@@ -273,6 +273,13 @@ def test_values_that_are_no_numbers_are_counted(value):
     assert "`missing: ignore`" in said(error)
 
 
+def test_reward_that_is_no_number_is_said_to_be_none():
+    made, found = maker(OF_REWARD.replace("SCHEME", "grpo")), responses()
+    found[4]["reward"] = float("nan")
+    with pytest.raises(BindingError, match="`reward` is NaN or infinite in 1 of 12 rollouts"):
+        made.compute_advantages_and_returns(experiences(made, found))
+
+
 @pytest.mark.parametrize("name", ["kl", "reward"])
 def test_name_that_openrlhf_overwrites_is_refused(name):
     found = responses()
