@@ -9,7 +9,6 @@ import parity_case as case
 import pytest
 import torch
 from datasets import Dataset
-from test_adapter_verl import trainer_like
 from tiny_model import tiny_model, tiny_tokenizer
 from trl import GRPOTrainer
 from trl_runs import settings
@@ -104,7 +103,7 @@ def in_verl_by_the_spec(found, tokens, scheme, gaps=True, dialect=None):
     served = Advantages(spec if dialect is None else spec.under(dialect), seed=0)
 
     def serve(rewards, mask):
-        rollouts = of_data_proto(trainer_like(), of_verl(found, tokens, {}), mask, rewards)
+        rollouts = of_data_proto(None, of_verl(found, tokens, {}), mask, rewards)
         return served(rollouts, mask, case.STEP, case.TOTAL_STEPS)
 
     with verl_adapter._served_by(serve):
