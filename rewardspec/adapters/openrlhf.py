@@ -289,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m rewardspec.adapters.openrlhf",
         usage="%(prog)s --spec SPEC [options] -- ARGUMENTS OF train_ppo_ray",
-        description=f"Runs {CLI} with the advantages of a spec. {WAS_TESTED.capitalize()}.",
+        description=f"Runs {CLI} with the advantages of a spec. Tested with OpenRLHF {', '.join(TESTED)}.",
         epilog=f"`... -- --help` shows the arguments of {CLI}.",
     )
     parser.add_argument("--spec", required=True, help="the spec's file")

@@ -192,22 +192,36 @@ def test_errors_of_the_reward_function_stop_training_with_what_is_missing(files,
     assert "Traceback" not in last.splitlines()[0] and "BindingError" not in last
 
 
-REFUSED = {
-    "estimator": ("", ["--algo.advantage.estimator", "gae"], "gae: pass group_norm"),
-    "several": ("", ["--algo.advantage.gamma", "0.9", "--reward.clip_range", "-5", "5"], "--reward.clip_range would"),
-    "no file": ("--spec none.yaml", [], "none.yaml"),
-    "dialect": ("--dialect vllm", [], "dialect 'vllm' is not known; there are"),
-    "constant": ("--set nothing=1", [], "nothing"),
-    "seed": ("--seed minus", [], "--seed: invalid int value: 'minus'"),
+WITH_STOCK = {
+    "estimator": (["--algo.advantage.estimator", "gae"], "gae: pass group_norm"),
+    "several": (["--algo.advantage.gamma", "0.9", "--reward.clip_range", "-5", "5"], "--reward.clip_range would"),
 }
 
 
-@pytest.mark.parametrize(("ours", "stock", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_work_is_refused_before_ray_starts(files, ours, stock, message):
-    done = run(files, f"--spec spec.yaml {ours}", *stock)
-    assert done.code != 0
+@pytest.mark.parametrize(("stock", "message"), WITH_STOCK.values(), ids=WITH_STOCK)
+def test_arguments_that_contradict_the_spec_are_refused_before_ray_starts(files, stock, message):
+    done = run(files, "--spec spec.yaml", *stock)
+    assert done.code == 1 and done.errors.count("rewardspec: ") == 1
     assert message in done.errors and "Traceback" not in done.errors
     assert "Started a local Ray instance" not in done.said
+
+
+OURS = {
+    "no file": ("--spec none.yaml", "rewardspec: [Errno 2] No such file or directory: 'none.yaml'"),
+    "dialect": ("--spec spec.yaml --dialect vllm", "rewardspec: dialect 'vllm' is not known; there are"),
+    "constant": ("--spec spec.yaml --set nothing=1", "`nothing`"),
+    "not a pair": ("--spec spec.yaml --set half", "'half' is not NAME=VALUE"),
+    "seed": ("--spec spec.yaml --seed minus", "--seed: invalid int value: 'minus'"),
+    "no spec": ("", "the following arguments are required: --spec"),
+}
+
+
+@pytest.mark.parametrize(("ours", "message"), OURS.values(), ids=OURS)
+def test_spec_that_cannot_be_read_is_refused(files, ours, message):
+    command = [sys.executable, "-m", "rewardspec.adapters.openrlhf", *shlex.split(ours), "--", *ARGUMENTS]
+    done = run(files, "", command=command)
+    assert done.code != 0
+    assert message in done.errors and "Traceback" not in done.errors
 
 
 def test_errors_of_training_are_not_shown_as_errors_of_the_spec(files, monkeypatch):
