@@ -5,8 +5,9 @@
 
 The spec's columns are what `reward_func` (or an agent's last step) returns under `extra_logs`, by name; else `tokens`
 and `truncated`, which are filled in, and what OpenRLHF has itself: `reward`, `score`, `response_clip_ratio`, `kl`.
-`extra_logs` hold numbers, under names that the spec declares; NaN is a missing value. `tokens` counts the model's own
-tokens, `truncated` is what the agent executor says, `reward` the reward after OpenRLHF's length penalties.
+`extra_logs` hold numbers; NaN is a missing value, and names that the spec does not read are logged and let be.
+`tokens` counts the model's own tokens, `truncated` is what the agent executor says, `reward` the reward after
+OpenRLHF's length penalties.
 
 `step` counts the training steps before this one, also after resuming; `total_steps` is as many as the prompts are
 enough for (under dynamic filtering there are fewer). A KL penalty in the reward (`--algo.kl.init_coef` without

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +11,8 @@ import torch
 from rewardspec.adapters.binding import BindingError, check_rewards
 from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN, listed
 from rewardspec.compiler import Spec, compile
+
+logger = logging.getLogger(__name__)
 
 SWALLOWED = (
     "OpenRLHF hides what a reward_func raises: look for `Failed to fetch reward` in the logs of the rollout actors"
@@ -24,9 +27,10 @@ class Advantages:
         self.step: int | None = None
         self.total_steps: int | None = None
         self.result = None
+        self.told: set[str] = set()  # names that the spec does not read, and that a warning has named
 
     def check(self, samples: Sequence, group_size: int, rewarded: bool) -> None:
-        """Raise BindingError unless rollouts are whole groups and each has what the spec reads, and no more.
+        """Raise BindingError unless rollouts are whole groups and each has what the spec reads.
 
         samples: Experiences of one rollout each. rewarded: whether rewards come with the rollouts, not from a reward
         model later. OpenRLHF puts what rollouts have one after the other and does not see gaps, so they have to be
@@ -50,14 +54,12 @@ class Advantages:
                 problems.append(f"`{name}` of extra_logs is overwritten by OpenRLHF's own: give it another name")
             elif name in names:
                 problems += self._gaps(f"`{name}`", [name in sample.info for sample in samples])
-        known = {*self.spec.program.columns, "reward", *ITS_OWN, *OVERWRITTEN}
-        if unknown := [name for name in names if name not in known]:
-            problems.append(
-                f"extra_logs hold {listed(unknown)}, which {self.spec.name} does not declare: leave out what is not "
-                "meant for it, or declare it under `signals:` (then it is logged and need not be read)"
-            )
         if problems:
             raise BindingError("\n".join(problems))
+        known = {*self.spec.columns, *self.told, "reward", *ITS_OWN, *OVERWRITTEN}
+        if unread := [name for name in names if name not in known]:
+            self.told |= {*unread}
+            logger.warning("rewardspec: extra_logs also hold %s, which the spec does not read", listed(unread))
 
     def _gaps(self, what: str, there: Sequence[bool]) -> list[str]:
         if all(there):
