@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from itertools import product
@@ -74,7 +75,7 @@ def random_spec(draw):
         weight = draw.choice([None, 1, 2, 0.5, -1])
         scale = draw.choice([None, None, (-1, 1), (2, 0), (0, 10)])
         gate = i > 0 and draw.random() < 0.4
-        name = draw.choice(["correct", "outcome"]) if i == 0 else f"c{i}"
+        name = draw.choice(["correct", "outcome", "depth"]) if i == 0 else f"c{i}"
         first = name if i == 0 else first  # noqa: F821
         line = f"  {name}: {{values: {values}"
         line += f", scale: [{scale[0]}, {scale[1]}]" if scale else ""
@@ -132,8 +133,34 @@ def test_no_false_claim(seed):
                 raise AssertionError(text)  # none of these gates is
             elif diagnostic.code in ("wrong-above-right", "phantom-gradient"):
                 assert exists(parts, scheme, diagnostic.code), text
+            elif diagnostic.code == "easy-above-hard":
+                easy, hard = re.match("`(.+)` alone can be above `(.+)` alone", diagnostic.message).groups()
+                shown, shown_advantages = group_of(diagnostic.message)
+                by_hand = advantages_without_batch_step(parts, scheme, shown)
+                np.testing.assert_allclose(shown_advantages, by_hand, rtol=5e-3, atol=1e-9, err_msg=text)
+                top, least = ({n: end(shown[n]) for n in (easy, hard)} for end in (np.max, np.min))
+                only_hard = (shown[hard] == top[hard]) & (shown[easy] == least[easy])
+                only_easy = (shown[hard] == least[hard]) & (shown[easy] == top[easy])
+                assert by_hand[only_easy].max() > by_hand[only_hard].min(), text
             elif diagnostic.code == "sum-merges-groups":
                 assert scheme in ("grpo", "dr_grpo", "rloo", "batch_grpo"), text
+
+
+def group_of(message):
+    """The rewards and the advantages of a group that a message shows: `2 x (a 1, b 0) gets 0.5; (a 0, b 1) gets -1`."""
+    rewards, advantages = {}, []
+    for times, values, advantage in re.findall(r"(?:(\d+) x )?\(([^)]*)\) gets ([-+.e\d]+)", message):
+        for name, value in (pair.split(" ") for pair in values.split(", ")):
+            rewards.setdefault(name, []).extend([float(value)] * int(times or 1))
+        advantages += [float(advantage)] * int(times or 1)
+    return {name: np.array(values) for name, values in rewards.items()}, np.array(advantages)
+
+
+def advantages_without_batch_step(parts, scheme, rewards):
+    """Of one group; a reward that is not shown is the same for all of it, so nothing depends on it."""
+    weights = {name: weight for name, _, _, weight, _ in parts if name in rewards}
+    size = len(next(iter(rewards.values())))
+    return ref.WITHOUT_BATCH_STEP[scheme](rewards, weights, ["p"] * size, eps=0.0)
 
 
 def exists(parts, scheme, code):
@@ -166,6 +193,8 @@ DESERVED = {  # each of these is what the paper says of the set-up, too
     "gdpo/math_dr_grpo": {"length-without-success", "phantom-gradient"},
     "gdpo/math_grpo": {"length-without-success", "phantom-gradient", "sum-merges-groups"},
     "gdpo/math_conditioned_grpo": {"sum-merges-groups"},
+    "gdpo/tool_calling": {"easy-above-hard"},
+    "gdpo/tool_calling_decoupled": {"easy-above-hard"},
     "toolrl/two_stage": {"abrupt-schedule"},
 }
 

@@ -18,6 +18,7 @@ from rewardspec.ops.exact import Inexact
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.syntax.yaml import Mapping
+from rewardspec.types import Level
 
 SIZES = (2, 3)  # of the groups that are looked at
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
@@ -96,6 +97,20 @@ class Facts:
                 return name
         return None
 
+    @cached_property
+    def graded_outcome(self) -> str | None:
+        """A component that is called an outcome, or gates others, and has more values than right and wrong."""
+        if self.outcome is not None:
+            return None
+        gating = {n for name in self.declared.components for n in self.gate_names(name) if n != name}
+        graded = [
+            name for name, node in self.shaped.items() if node.domain.constant is None and node.level is Level.ROLLOUT
+        ]
+        for name in [n for n in graded if n in gating] + [n for n in graded if _OUTCOMES.match(n)]:
+            if self.declared.components[name].when is None:
+                return name
+        return None
+
     def gate_names(self, component: str) -> set[str]:
         """Components and signals that the gates of a component read, through definitions too."""
         declaration = self.declared.components[component]
@@ -164,6 +179,30 @@ class Facts:
     def advantages(self, group: tuple) -> list | None:
         return self.values(self.question.root, group)
 
+    @cached_property
+    def wrong_above_right(self) -> tuple[tuple, list] | None:
+        """A small group, and its advantages, in which a wrong answer is above a right one."""
+        for group, advantages in self.looked_at():
+            right = self.shaped_in(self.outcome, group)
+            if right is None or not any(right) or all(right):
+                continue
+            worst = min(a for a, r in zip(advantages, right, strict=True) if r)
+            best = max(a for a, r in zip(advantages, right, strict=True) if not r)
+            if worst < best:
+                return group, advantages
+        return None
+
+    def looked_at(self) -> Iterator[tuple[tuple, list]]:
+        """Small groups and their advantages, where there is an outcome and the rest of the batch does not decide."""
+        if self.outcome is None or self.looks_at_batch or self.question.step == "shift":
+            return
+        for groups in self.some_groups.values():
+            for group in groups:
+                advantages = self.advantages(group)
+                if advantages is None:
+                    return
+                yield group, advantages
+
     def shaped_in(self, name: str, group: tuple) -> list | None:
         node = next(c.shaped for c in self.question.program.components if c.name == name)
         return self.values(node, group)
@@ -172,13 +211,14 @@ class Facts:
         """A group on a line: what each rollout is worth, and what it gets."""
         columns = {name: values for name in self.shaped if (values := self.shaped_in(name, group)) is not None}
         telling = [name for name, values in columns.items() if name == self.outcome or len(set(values)) > 1]
-        rows = []
+        rows: dict[str, int] = {}
         for i, a in enumerate(advantages):
             shown = [
                 f"{n} {'-' if columns[n][i] is None else format(float(columns[n][i]), '.4g')}" for n in telling[:5]
             ]
-            rows.append(f"({', '.join([*shown, *['...'] * (len(telling) > 5)])}) gets {float(a):.3g}")
-        return "; ".join(rows)
+            row = f"({', '.join([*shown, *['...'] * (len(telling) > 5)])}) gets {float(a):.3g}"
+            rows[row] = rows.get(row, 0) + 1
+        return "; ".join(row if count == 1 else f"{count} x {row}" for row, count in rows.items())
 
 
 def _parts(expr: Expr) -> Iterator[Expr]:
@@ -199,6 +239,7 @@ def _parts(expr: Expr) -> Iterator[Expr]:
 def findings() -> dict[str, Finding]:
     """All findings by code."""
     import rewardspec.lint.gates
+    import rewardspec.lint.order
     import rewardspec.lint.signal
     import rewardspec.lint.stages
     import rewardspec.lint.weights  # noqa: F401 (they declare themselves)

@@ -127,7 +127,7 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     a format reward may be meant to teach just this: then `allow: {phantom-gradient: why}`.
     """
     outcome = facts.outcome
-    for group, advantages in _looked_at(facts):
+    for group, advantages in facts.looked_at():
         failed = facts.shaped_in(outcome, group)
         if failed is not None and not any(failed) and len(set(advantages)) > 1:
             yield facts.warn(
@@ -156,34 +156,16 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
     verify SPEC --solve
     weight:length` finds how far, with `guarantees: {order: right_above_wrong(correct)}`.
     """
-    outcome = facts.outcome
-    for group, advantages in _looked_at(facts):
-        right = facts.shaped_in(outcome, group)
-        if right is None or not any(right) or all(right):
-            continue
-        worst = min(a for a, r in zip(advantages, right, strict=True) if r)
-        best = max(a for a, r in zip(advantages, right, strict=True) if not r)
-        if worst < best:
-            yield facts.warn(
-                "wrong-above-right",
-                f"a wrong answer can be above a right one: {facts.table(group, advantages)}",
-                facts.advantage_place(),
-                help=f"gate what is paid besides `{outcome}`, or lower its weight; "
-                f"`right_above_wrong({outcome})` is a guarantee that `verify` can prove",
-            )
-            return
-
-
-def _looked_at(facts: Facts) -> Iterator[tuple[tuple, list]]:
-    """Small groups and their advantages, where there is an outcome and the rest of the batch does not decide."""
-    if facts.outcome is None or facts.looks_at_batch or facts.question.step == "shift":
+    if facts.wrong_above_right is None:
         return
-    for groups in facts.some_groups.values():
-        for group in groups:
-            advantages = facts.advantages(group)
-            if advantages is None:
-                return
-            yield group, advantages
+    outcome, (group, advantages) = facts.outcome, facts.wrong_above_right
+    yield facts.warn(
+        "wrong-above-right",
+        f"a wrong answer can be above a right one: {facts.table(group, advantages)}",
+        facts.advantage_place(),
+        help=f"gate what is paid besides `{outcome}`, or lower its weight; "
+        f"`right_above_wrong({outcome})` is a guarantee that `verify` can prove",
+    )
 
 
 @finding("policies-disagree")

@@ -1,0 +1,138 @@
+"""Order: whether the advantage keeps what weights and names say comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.finding import Facts, finding
+from rewardspec.types import format_number
+
+GROUPS_OF = (2, 4, 8, 16)
+MOST_STATES = 512  # of a rollout; of more of them none are looked at
+
+
+@finding("easy-above-hard")
+def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
+    """What is easy alone can be worth more than what is hard alone.
+
+    One rollout has only the outcome (or the reward that weighs more), another only a reward that is not gated on it,
+    and there is a group in which the second gets the larger advantage. A weight does not prevent that where rewards
+    are normalised one by one: what nearly all rollouts of a group have, or nearly none, has a small deviation, and
+    z-scores divide by it. Groups of up to 16 are looked at. GDPO (arXiv:2601.05242), Sec. 4.2.1: lowering the weight
+    of the easy reward does not demote it, gating it does.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      format: {values: [0, 1], weight: 0.5}          # one of 16 has it, 7 are right: 1.02 against 0.97
+    advantage: decoupled
+    ```
+
+    Gate what is easy (`when: correct >= 1`), or sum before normalising (`grpo`), which keeps the order of the
+    weighted sum.
+    """
+    if facts.looks_at_batch or facts.question.step == "shift" or facts.wrong_above_right is not None:
+        return
+    pairs = list(_pairs(facts))
+    states = facts.question.states()[0] if pairs else []
+    if not 0 < len(states) <= MOST_STATES:
+        return
+    for hard, easy in pairs:
+        found = _overtaken(facts, hard, easy, states)
+        if found is None:
+            continue
+        group, advantages = found
+        undone = ", or sum before normalising: normalisation undoes the weights"
+        top = format_number(facts.shaped[hard].domain.hi)
+        yield facts.warn(
+            "easy-above-hard",
+            f"`{easy}` alone can be above `{hard}` alone: {facts.table(group, advantages)}",
+            facts.component_place(easy),
+            labels=(Label(facts.component_place(hard), "a rollout that has only this is below"),),
+            note="one that has only this is above",
+            help=f"add `when: {hard} >= {top}` to `{easy}`"
+            + ("" if _worth(facts, hard) < _worth(facts, easy) else undone),
+        )
+        return
+
+
+def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
+    """(hard, easy): the outcome and what it does not gate; without an outcome, what weighs more and what less.
+
+    Rewards of equal worth are left out: nothing says which of them comes first.
+    """
+    outcome = facts.outcome or facts.graded_outcome
+    names = [c.name for c in facts.program.components if c.weight.domain.lo > 0 and _has_ends(c.shaped)]
+    for hard in [outcome] if outcome in names else [] if outcome else names:
+        for easy in names:
+            if easy == hard or _depends(facts, easy, hard) or _depends(facts, hard, easy):
+                continue
+            first, second = _worth(facts, hard), _worth(facts, easy)
+            if first is not None and second is not None and (first > second or (outcome and first < second)):
+                yield hard, easy
+
+
+def _has_ends(node: Node) -> bool:
+    return node.domain.bounded and node.domain.lo < node.domain.hi and not node.domain.symbols
+
+
+def _depends(facts: Facts, name: str, other: str) -> bool:
+    """Whether a component reads another, or a column that it reads."""
+    reads = [{n.attributes[0] for n in walk([facts.shaped[c]]) if n.op == "column"} for c in (name, other)]
+    return bool(reads[0] & reads[1]) or other in facts.gate_names(name)
+
+
+def _worth(facts: Facts, name: str) -> Fraction | None:
+    """What all of a component adds to the weighted sum; None where the weight moves."""
+    component = next(c for c in facts.program.components if c.name == name)
+    weight, domain = component.weight.constant, component.shaped.domain
+    return None if weight is None else weight * (domain.hi - domain.lo)
+
+
+def _overtaken(facts: Facts, hard: str, easy: str, states: list[tuple]) -> tuple[tuple, list] | None:
+    """A group, and its advantages, in which a rollout with only `easy` is above one with only `hard`.
+
+    The two are alike in all else, and so are the other rollouts of the group.
+    """
+    column, moment = {name: points[0] for name, points in facts.question.coarse.items()}, facts.question.moments[0]
+    ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
+    alike: dict[tuple, dict[tuple, tuple]] = {}
+    for state in states:
+        worth = {name: facts.shaped_in(name, ((state,), column, moment)) for name in facts.shaped}
+        if any(value is None for value in worth.values()):
+            return None
+        kind = tuple(worth[name][0] for name in (hard, easy))
+        if all(v in ends[name] for v, name in zip(kind, (hard, easy), strict=True)):
+            rest = tuple(value[0] for name, value in worth.items() if name not in (hard, easy))
+            alike.setdefault(rest, {})[tuple(v == ends[n][1] for v, n in zip(kind, (hard, easy), strict=True))] = state
+    kinds = next((k for k in alike.values() if (True, False) in k and (False, True) in k), None)
+    if kinds is None:
+        return None
+    for members in _groups(kinds):
+        group = (members, column, moment)
+        advantages, own, other = facts.advantages(group), facts.shaped_in(hard, group), facts.shaped_in(easy, group)
+        if advantages is None or own is None or other is None:
+            return None
+        by_end = {
+            (a == ends[hard][1], b == ends[easy][1]): x
+            for a, b, x in zip(own, other, advantages, strict=True)
+            if a in ends[hard] and b in ends[easy]
+        }
+        if (True, False) in by_end and (False, True) in by_end and by_end[False, True] > by_end[True, False]:
+            return group, advantages
+    return None
+
+
+def _groups(kinds: dict[tuple, tuple]) -> Iterator[tuple]:
+    """Groups in which one of the two is as rare, or as common, as it gets: the smallest first."""
+    only_hard, only_easy = kinds[True, False], kinds[False, True]
+    both, neither = kinds.get((True, True)), kinds.get((False, False))
+    for size in GROUPS_OF:
+        for n in range(1, size):
+            if neither is not None or n == size - 1:
+                yield (only_hard,) * n + (only_easy,) + (neither,) * (size - 1 - n)
+            if both is not None and n < size - 1:
+                yield (only_hard,) + (only_easy,) * n + (both,) * (size - 1 - n)
