@@ -163,6 +163,63 @@ def advantages_without_batch_step(parts, scheme, rewards):
     return ref.WITHOUT_BATCH_STEP[scheme](rewards, weights, ["p"] * size, eps=0.0)
 
 
+PIECES = [
+    "center(a)",
+    "zscore(b)",
+    "b",
+    "coalesce(b, 0)",
+    "min(b)",
+    "a * b",
+    "coalesce(max(b, where=a), 0)",
+    "zscore(a + b)",
+    "grpo",
+]
+PIECES += ["(1 if b > 0 else -1)", "mean(b) * center(a)", "(center(a) if count(b) > 2 else 0)", "a / (1 + b)"]
+KEEPS = ["", "keep: all(present(b))\n", "keep: min(b) > 0\n", "keep: any(a)\n", "keep: sum(b) > 0\n"]
+
+
+@pytest.mark.parametrize("seed", range(60 * int(os.environ.get("FUZZ", "1"))))
+def test_one_missing_value_does_what_is_said(seed):
+    """Held against the compiled function, on the group that is shown; and nothing is said where it never happens."""
+    draw = random.Random(seed)
+    policy, (first, second) = draw.choice(["ignore", "ignore", "zero"]), draw.choices(PIECES, k=2)
+    text = (
+        f"rewardspec: 1\nsignals: {{b: {{values: [0.5, 1], missing: {policy}}}}}\ncomponents: {{a: {{values: [0, 1]}}}}\n"
+        + draw.choice(KEEPS)
+        + f"advantage: {first} {draw.choice('+-*')} {second}\n"
+    )
+    spec, _ = check(Source("spec.yaml", text))
+    if spec is None:
+        return
+    fn = rewardspec.compile(spec)
+    said = {d.code: d.message for d in find(spec)}
+    if "missing-silences-group" in said:
+        spoilt = shown_values(said["missing-silences-group"])
+        assert (fn(spoilt, groups=3).advantages == 0).all(), text
+        (at,) = {values.index(None) for values in spoilt.values() if None in values}
+        rest = {name: values[:at] + values[at + 1 :] for name, values in spoilt.items()}
+        assert fn(rest, groups=2).advantages.any(), text
+    if "missing-ends-run" in said:
+        spoilt = shown_values(said["missing-ends-run"])
+        with pytest.raises(ValueError, match="missing"):
+            fn(spoilt, groups=3)
+    else:
+        rollouts = list(product([0, 1], [0.5, 1]))
+        groups = list(product(rollouts, repeat=3))
+        fn({"a": [a for g in groups for a, _ in g], "b": [b for g in groups for _, b in g]}, groups=3)  # none missing
+        spoilt = [((g[0][0], None), *g[1:]) for g in groups]
+        fn({"a": [a for g in spoilt for a, _ in g], "b": [b for g in spoilt for _, b in g]}, groups=3)
+
+
+def shown_values(message):
+    """The columns of a group as a message shows them: `(a 1, b -), (a 0, b 0.5) get 0, 0`."""
+    columns = {}
+    for values in re.findall(r"\(([^)]* [^)]*)\)", message.partition(" get ")[0]):
+        for name, value in (pair.split(" ") for pair in values.split(", ")):
+            columns.setdefault(name, []).append(None if value == "-" else float(value))
+    return columns
+
+
 def exists(parts, scheme, code):
     """Whether some group of two or three rollouts is as a finding says."""
     rollouts = list(product(*(values for _, values, *_ in parts)))

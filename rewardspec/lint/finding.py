@@ -201,7 +201,8 @@ class Facts:
                 advantages = self.advantages(group)
                 if advantages is None:
                     return
-                yield group, advantages
+                if None not in advantages:
+                    yield group, advantages
 
     def shaped_in(self, name: str, group: tuple) -> list | None:
         node = next(c.shaped for c in self.question.program.components if c.name == name)
@@ -239,6 +240,7 @@ def _parts(expr: Expr) -> Iterator[Expr]:
 def findings() -> dict[str, Finding]:
     """All findings by code."""
     import rewardspec.lint.gates
+    import rewardspec.lint.missing
     import rewardspec.lint.order
     import rewardspec.lint.signal
     import rewardspec.lint.stages

@@ -114,7 +114,7 @@ def _overtaken(facts: Facts, hard: str, easy: str, states: list[tuple]) -> tuple
     for members in _groups(kinds):
         group = (members, column, moment)
         advantages, own, other = facts.advantages(group), facts.shaped_in(hard, group), facts.shaped_in(easy, group)
-        if advantages is None or own is None or other is None:
+        if advantages is None or own is None or other is None or None in advantages:
             return None
         by_end = {
             (a == ends[hard][1], b == ends[easy][1]): x

@@ -166,34 +166,3 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
         help=f"gate what is paid besides `{outcome}`, or lower its weight; "
         f"`right_above_wrong({outcome})` is a guarantee that `verify` can prove",
     )
-
-
-@finding("policies-disagree")
-def policies_disagree(facts: Facts) -> Iterator[Diagnostic]:
-    """One component counts a missing value as 0, another leaves it out.
-
-    A rollout for which neither was measured is then normal for one part of its advantage and absent from
-    the other. Which
-    of the two is meant is hard to tell from the result. ms-swift#8123 and trl#5773 are about what a None should be.
-
-    ```yaml
-    components:
-      tests: {range: [0, 1], missing: zero}
-      judge: {range: [0, 1], missing: ignore}
-    ```
-
-    Use one policy, or say why not: `allow: {policies-disagree: tests that did not run have failed}`.
-    """
-    policies = {
-        name: facts.declared.columns[name].missing
-        for name in facts.declared.components
-        if name in facts.declared.columns and facts.declared.columns[name].missing != "error"
-    }
-    if len(set(policies.values())) > 1:
-        first, second = (next(n for n, p in policies.items() if p == policy) for policy in ("zero", "ignore"))
-        yield facts.warn(
-            "policies-disagree",
-            f"a missing `{first}` counts 0, a missing `{second}` is left out",
-            facts.component_place(second, "missing"),
-            help="use one policy for both, or `allow: {policies-disagree: why}`",
-        )

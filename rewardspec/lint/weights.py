@@ -222,7 +222,7 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
         if a is None or b is None:
             return False
         for x, y in zip(a, b, strict=True):
-            if x == 0 or y == 0:
+            if x is None or y is None or x == 0 or y == 0:
                 if x != y:
                     return False
                 continue
