@@ -116,9 +116,16 @@ def check(
         list[str], typer.Option("--error", metavar="CODE", help="Take this finding for an error; can be repeated.")
     ] = [],  # noqa: B006
     strict: Annotated[bool, typer.Option(help="Take every finding for an error.")] = False,
+    rates: Annotated[
+        str, typer.Option("--p", metavar="NAME=P,...", help="How often columns or components with two values succeed.")
+    ] = "",
+    group_sizes: Annotated[
+        str, typer.Option("-g", "--group-size", help="Group sizes of the run: `8`, `2,4,8` or `2..8`.")
+    ] = "",
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Say everything that is wrong with specs, before anything runs."""
+    from rewardspec.analysis.policy import read_rates
     from rewardspec.analysis.report import github, sarif
     from rewardspec.lint.finding import codes, find
 
@@ -127,13 +134,24 @@ def check(
     for code in errors:
         if code not in codes():
             _misuse(f"there is no finding {code!r}; `rewardspec list` shows all")
+    if rates and not group_sizes:
+        _misuse("--p tells how many groups have a gradient in groups of a size: add -g 8")
+    sizes = _sizes(group_sizes) if group_sizes else []
+    try:
+        stated = read_rates(rates) if rates else {}
+    except ValueError as error:
+        _misuse(str(error))
     constants = _constants(set_)
     found: list[Diagnostic] = []
     paths = _expand(files)
     for path in paths:
         spec, diagnostics = _read(path, constants)
         if spec is not None:
-            raised = [replace(d, severity="error") if strict or d.code in errors else d for d in find(spec)]
+            try:
+                said = find(spec, stated, sizes)
+            except ValueError as error:
+                _misuse(f"{path}: {error}")
+            raised = [replace(d, severity="error") if strict or d.code in errors else d for d in said]
             diagnostics = [*diagnostics, *raised]
         found += diagnostics
     if format == "json":

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import reference as ref
 from test_cases import CASE
 
 import rewardspec
+from rewardspec.analysis.policy import read_rates
 from rewardspec.compiler import check
 from rewardspec.lint.finding import codes, find, findings, page
 from rewardspec.source import Source
@@ -24,8 +26,12 @@ SPECS = Path(__file__).parents[1] / "specs"
 
 
 def said(text):
+    """What `check` says; the options that a case asks for stand in its first comment: `# --p correct=0.3 -g 4,8`."""
     spec, report = check(Source("spec.yaml", text))
-    found = [*report.sorted(), *([] if spec is None else find(spec))]
+    options = dict(re.findall(r"(--p|-g) (\S+)", text.partition("\n")[0]))
+    rates = read_rates(options["--p"]) if "--p" in options else {}
+    sizes = [int(size) for size in options.get("-g", "").split(",") if size]
+    found = [*report.sorted(), *([] if spec is None else find(spec, rates, sizes))]
     return "\n\n".join(d.render() for d in found) or "nothing to say"
 
 
@@ -163,6 +169,25 @@ def advantages_without_batch_step(parts, scheme, rewards):
     return ref.WITHOUT_BATCH_STEP[scheme](rewards, weights, ["p"] * size, eps=0.0)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_share_of_dead_groups_is_that_of_all_groups_tried_one_by_one(seed):
+    draw = random.Random(seed)
+    parts = [(name, [0, 1], None, draw.choice([1.0, 2.0]), False) for name in ("a", "b")[: draw.choice([1, 2])]]
+    scheme, size = draw.choice(["grpo", "dr_grpo", "rloo", "decoupled"]), draw.choice([2, 3, 4])
+    rates = {name: draw.choice([0.02, 0.1, 0.3, 0.5, 0.95]) for name, *_ in parts}
+    dead = 0.0
+    for members in product(product([0, 1], repeat=len(parts)), repeat=size):
+        columns = {name: np.array([m[i] for m in members], dtype=float) for i, name in enumerate(rates)}
+        odds = np.prod([np.where(columns[name] > 0, p, 1 - p).prod() for name, p in rates.items()])
+        dead += odds * (np.ptp(advantages_without_batch_step(parts, scheme, columns)) < 1e-9)
+    components = ", ".join(f"{name}: {{values: [0, 1], weight: {weight}}}" for name, _, _, weight, _ in parts)
+    text = f"rewardspec: 1\ncomponents: {{{components}}}\nadvantage: {scheme}\n"
+    found = find(rewardspec.loads(text), {name: Fraction(str(p)) for name, p in rates.items()}, [size])
+    shares = [int(d.message.partition("%")[0]) for d in found if d.code == "dead-groups"]
+    assert len(shares) == (dead > 0.5), text
+    assert all(abs(share - 100 * dead) <= 0.5 + 1e-9 for share in shares), text
+
+
 PIECES = [
     "center(a)",
     "zscore(b)",
@@ -184,7 +209,8 @@ def test_one_missing_value_does_what_is_said(seed):
     draw = random.Random(seed)
     policy, (first, second) = draw.choice(["ignore", "ignore", "zero"]), draw.choices(PIECES, k=2)
     text = (
-        f"rewardspec: 1\nsignals: {{b: {{values: [0.5, 1], missing: {policy}}}}}\ncomponents: {{a: {{values: [0, 1]}}}}\n"
+        f"rewardspec: 1\nsignals: {{b: {{values: [0.5, 1], missing: {policy}}}}}\n"
+        "components: {a: {values: [0, 1]}}\n"
         + draw.choice(KEEPS)
         + f"advantage: {first} {draw.choice('+-*')} {second}\n"
     )
@@ -293,6 +319,20 @@ def test_warnings_do_not_fail_a_check_unless_asked_to(spec):
     done = run("check", spec, "--error", "zero-wait")
     assert done.returncode == 2
     assert "no finding 'zero-wait'" in done.stderr
+
+
+def test_rates_and_sizes_are_told_to_a_check(spec):
+    done = run("check", spec, "--p", "solved=0.05", "-g", "8,16")
+    assert "66% of groups of 8 have no gradient under solved=0.05" in done.stdout  # 0.95^8 + 0.05^8
+    assert "groups of 16" not in done.stdout  # 44%
+    for arguments, message in (
+        (["--p", "solved=0.05"], "add -g 8"),
+        (["--p", "solved=2", "-g", "8"], "from 0 to 1"),
+        (["--p", "solid=0.5", "-g", "8"], "did you mean `solved`?"),
+        (["-g", "0"], "group sizes go from 1 to 64"),
+    ):
+        done = run("check", spec, *arguments)
+        assert (done.returncode, message in done.stderr) == (2, True)
 
 
 def test_formats_for_other_programs(spec):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping as Map
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from inspect import cleandoc
 
@@ -50,10 +52,13 @@ def finding(code: str):
 
 
 class Facts:
-    """A spec, and what several findings ask about it; each is worked out once."""
+    """A spec, and what several findings ask about it; each is worked out once.
 
-    def __init__(self, spec: Spec):
-        self.spec = spec
+    rates, sizes: success rates of columns or components, and group sizes, where the caller states them.
+    """
+
+    def __init__(self, spec: Spec, rates: Map[str, Fraction] | None = None, sizes: Sequence[int] = ()):
+        self.spec, self.rates, self.sizes = spec, dict(rates or {}), tuple(sizes)
         self.program, self.declared, self.document = spec.program, spec.declarations, spec.document
         self.root_node = spec.declarations.root
 
@@ -240,6 +245,7 @@ def _parts(expr: Expr) -> Iterator[Expr]:
 def findings() -> dict[str, Finding]:
     """All findings by code."""
     import rewardspec.lint.gates
+    import rewardspec.lint.groups
     import rewardspec.lint.missing
     import rewardspec.lint.order
     import rewardspec.lint.signal
@@ -260,9 +266,13 @@ def page(code: str) -> str | None:
     return PAGES.get(code)
 
 
-def find(spec: Spec) -> list[Diagnostic]:
-    """Everything that the findings say of a spec, less what it allows, in the order of the text."""
-    facts = Facts(spec)
+def find(spec: Spec, rates: Map[str, Fraction] | None = None, sizes: Sequence[int] = ()) -> list[Diagnostic]:
+    """Everything that the findings say of a spec, less what it allows, in the order of the text.
+
+    rates, sizes: what is known of a run; findings that need it are silent without. Raises ValueError for rates
+    of something that has none.
+    """
+    facts = Facts(spec, rates, sizes)
     found = []
     try:
         for one in findings().values():
