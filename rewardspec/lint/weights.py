@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import inf
 
+from rewardspec.analysis.parts import points_of, users_of
 from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Diagnostic, Report
 from rewardspec.ir.graph import Node, walk
@@ -252,14 +253,32 @@ def _scattered(facts: Facts) -> list[tuple]:
         return lo + (hi - lo) * Fraction(draw.randint(0, 997), 997)
 
     fine, question = facts.question.fine, facts.question
+    moments = _moments(facts)
     return [
         (
             tuple(tuple(value(node, points) for node, points in fine.items()) for _ in range(4)),
             {name: draw.choice(points) for name, points in question.coarse.items()},
-            draw.choice(question.moments),
+            moments[i % len(moments)],
         )
-        for _ in range(25)
+        for i in range(max(25, 5 * len(moments)))
     ]
+
+
+def _moments(facts: Facts) -> list[dict[str, Fraction]]:
+    """Moments of the run on both sides of, and between, all that a schedule does."""
+    order = walk([facts.question.root])
+    users = users_of(order)
+    given = {n.attributes[0]: n for n in order if n.op == "given" and n.attributes[0] in ("step", "progress")}
+    found = list(facts.question.moments)
+    for name, node in given.items():
+        for point in points_of(node.domain, node, users)[0]:
+            if len(found[0]) == 1:
+                found.append({"step": Fraction(round(point))})
+            else:
+                total = found[0]["total_steps"]
+                progress = point if name == "progress" else min(point / total, Fraction(1))
+                found.append({"step": progress * total, "total_steps": total, "progress": progress})
+    return [moment for i, moment in enumerate(found) if moment not in found[:i]]
 
 
 def _variant(spec: Spec, name: str, changed: ComponentDeclaration) -> Spec | None:
