@@ -122,12 +122,13 @@ def check(
     group_sizes: Annotated[
         str, typer.Option("-g", "--group-size", help="Group sizes of the run: `8`, `2,4,8` or `2..8`.")
     ] = "",
+    total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Say everything that is wrong with specs, before anything runs."""
     from rewardspec.analysis.policy import read_rates
     from rewardspec.analysis.report import github, sarif
-    from rewardspec.lint.finding import codes, find
+    from rewardspec.lint.finding import Run, codes, find
 
     if format not in ("text", "json", "sarif", "github"):
         _misuse(f"--format is text, json, sarif or github, not {format!r}")
@@ -148,7 +149,7 @@ def check(
         spec, diagnostics = _read(path, constants)
         if spec is not None:
             try:
-                said = find(spec, stated, sizes)
+                said = find(spec, Run(stated, sizes, total_steps))
             except ValueError as error:
                 _misuse(f"{path}: {error}")
             raised = [replace(d, severity="error") if strict or d.code in errors else d for d in said]

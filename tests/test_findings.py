@@ -18,7 +18,7 @@ from test_cases import CASE
 import rewardspec
 from rewardspec.analysis.policy import read_rates
 from rewardspec.compiler import check
-from rewardspec.lint.finding import codes, find, findings, page
+from rewardspec.lint.finding import Run, codes, find, findings, page
 from rewardspec.source import Source
 
 FOLDER = Path(__file__).parent / "cases/findings"
@@ -28,10 +28,11 @@ SPECS = Path(__file__).parents[1] / "specs"
 def said(text):
     """What `check` says; the options that a case asks for stand in its first comment: `# --p correct=0.3 -g 4,8`."""
     spec, report = check(Source("spec.yaml", text))
-    options = dict(re.findall(r"(--p|-g) (\S+)", text.partition("\n")[0]))
+    options = dict(re.findall(r"(--p|-g|--total-steps) (\S+)", text.partition("\n")[0]))
     rates = read_rates(options["--p"]) if "--p" in options else {}
     sizes = [int(size) for size in options.get("-g", "").split(",") if size]
-    found = [*report.sorted(), *([] if spec is None else find(spec, rates, sizes))]
+    steps = int(options["--total-steps"]) if "--total-steps" in options else None
+    found = [*report.sorted(), *([] if spec is None else find(spec, Run(rates, sizes, steps)))]
     return "\n\n".join(d.render() for d in found) or "nothing to say"
 
 
@@ -182,10 +183,33 @@ def test_share_of_dead_groups_is_that_of_all_groups_tried_one_by_one(seed):
         dead += odds * (np.ptp(advantages_without_batch_step(parts, scheme, columns)) < 1e-9)
     components = ", ".join(f"{name}: {{values: [0, 1], weight: {weight}}}" for name, _, _, weight, _ in parts)
     text = f"rewardspec: 1\ncomponents: {{{components}}}\nadvantage: {scheme}\n"
-    found = find(rewardspec.loads(text), {name: Fraction(str(p)) for name, p in rates.items()}, [size])
+    found = find(rewardspec.loads(text), Run({name: Fraction(str(p)) for name, p in rates.items()}, [size]))
     shares = [int(d.message.partition("%")[0]) for d in found if d.code == "dead-groups"]
     assert len(shares) == (dead > 0.5), text
     assert all(abs(share - 100 * dead) <= 0.5 + 1e-9 for share in shares), text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_schedules_out_of_reach_are_those_that_the_compiled_weights_show(seed):
+    """A ramp that is below 1 at the last step, or a switch whose two steps are never on both sides."""
+    draw = random.Random(seed)
+    steps = draw.choice([10, 40])
+    start, end = sorted(draw.sample(range(-5, 60), 2))
+    ramp, switch = (
+        f"3 - ramp(step, start={start}, end={end})",
+        f"1 if step {draw.choice(['<', '<=', '>', '>='])} {end} else 2",
+    )
+    text = (
+        "rewardspec: 1\ncomponents:\n"
+        f'  a: {{values: [0, 1], weight: "{ramp}"}}\n  b: {{values: [0, 1], weight: "{switch}"}}\nadvantage: dr_grpo\n'
+    )
+    spec = rewardspec.loads(text)
+    fn = rewardspec.compile(spec)
+    seen = [fn({"a": [0, 1], "b": [0, 1]}, groups=2, step=step, total_steps=steps).weights for step in range(steps + 1)]
+    found = [d.message for d in find(spec, Run(total_steps=steps)) if d.code == "schedule-out-of-reach"]
+    assert any("ramp" in message for message in found) == (float(seen[-1]["a"]) > 2), text
+    never_moves = any(d.code == "schedule-never-moves" and "`b`" in d.message for d in find(spec))
+    assert (any("`step`" in m for m in found) or never_moves) == (len({float(w["b"]) for w in seen}) == 1), text
 
 
 PIECES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from inspect import cleandoc
@@ -51,14 +51,23 @@ def finding(code: str):
     return declare
 
 
-class Facts:
-    """A spec, and what several findings ask about it; each is worked out once.
+@dataclass(frozen=True)
+class Run:
+    """What the caller states of a training run; findings that need it are silent without.
 
-    rates, sizes: success rates of columns or components, and group sizes, where the caller states them.
+    rates: how often columns or components with two values succeed. sizes: of its groups.
     """
 
-    def __init__(self, spec: Spec, rates: Map[str, Fraction] | None = None, sizes: Sequence[int] = ()):
-        self.spec, self.rates, self.sizes = spec, dict(rates or {}), tuple(sizes)
+    rates: Map[str, Fraction] = field(default_factory=dict)
+    sizes: Sequence[int] = ()
+    total_steps: int | None = None
+
+
+class Facts:
+    """A spec, and what several findings ask about it; each is worked out once."""
+
+    def __init__(self, spec: Spec, run: Run = Run()):
+        self.spec, self.run = spec, run
         self.program, self.declared, self.document = spec.program, spec.declarations, spec.document
         self.root_node = spec.declarations.root
 
@@ -122,7 +131,7 @@ class Facts:
         gates = [declaration.when] if declaration.when is not None else []
         stages = self.document.components[component].stages
         if stages and declaration.value is not None:
-            gates += [e.condition for e in _parts(declaration.value) if isinstance(e, If)]
+            gates += [e.condition for e in parts(declaration.value) if isinstance(e, If)]
         return {n for gate in gates for n in self.names(gate)}
 
     def names(self, expr: Expr) -> set[str]:
@@ -130,7 +139,7 @@ class Facts:
         found: set[str] = set()
         queue, seen = [expr], set()
         while queue:
-            for part in _parts(queue.pop()):
+            for part in parts(queue.pop()):
                 if not isinstance(part, Name) or part.text in seen:
                     continue
                 seen.add(part.text)
@@ -227,7 +236,8 @@ class Facts:
         return "; ".join(row if count == 1 else f"{count} x {row}" for row, count in rows.items())
 
 
-def _parts(expr: Expr) -> Iterator[Expr]:
+def parts(expr: Expr) -> Iterator[Expr]:
+    """An expression and all expressions in it."""
     yield expr
     match expr:
         case Call():
@@ -239,7 +249,7 @@ def _parts(expr: Expr) -> Iterator[Expr]:
         case _:
             inner = []
     for part in inner:
-        yield from _parts(part)
+        yield from parts(part)
 
 
 def findings() -> dict[str, Finding]:
@@ -248,6 +258,7 @@ def findings() -> dict[str, Finding]:
     import rewardspec.lint.groups
     import rewardspec.lint.missing
     import rewardspec.lint.order
+    import rewardspec.lint.schedule
     import rewardspec.lint.signal
     import rewardspec.lint.stages
     import rewardspec.lint.weights  # noqa: F401 (they declare themselves)
@@ -266,13 +277,12 @@ def page(code: str) -> str | None:
     return PAGES.get(code)
 
 
-def find(spec: Spec, rates: Map[str, Fraction] | None = None, sizes: Sequence[int] = ()) -> list[Diagnostic]:
+def find(spec: Spec, run: Run = Run()) -> list[Diagnostic]:
     """Everything that the findings say of a spec, less what it allows, in the order of the text.
 
-    rates, sizes: what is known of a run; findings that need it are silent without. Raises ValueError for rates
-    of something that has none.
+    Raises ValueError for a rate of something that cannot have one.
     """
-    facts = Facts(spec, rates, sizes)
+    facts = Facts(spec, run)
     found = []
     try:
         for one in findings().values():

@@ -29,22 +29,22 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     Take larger groups, easier prompts or partial credit (`values: [0, 0.5, 1]`); draw the groups that have a gradient
     again (`keep:` and `refill:`). `rewardspec simulate SPEC --p correct=0.05 -g 8,16,32` shows how far each helps.
     """
-    if not facts.rates or facts.question.intervals or facts.question.root.domain.missing:
+    if not facts.run.rates or facts.question.intervals or facts.question.root.domain.missing:
         return
     if facts.looks_at_batch or facts.question.step == "shift":
         return
     from rewardspec.analysis.policy import policy
     from rewardspec.analysis.simulate import count_groups
 
-    model = policy(facts.program, facts.rates)
-    for size in facts.sizes:
+    model = policy(facts.program, facts.run.rates)
+    for size in facts.run.sizes:
         moment = {"step": Fraction(0), "total_steps": Fraction(1), "progress": Fraction(0)}
         signal = count_groups(facts.program, facts.spec.name, size, moment, model=model).signal
         if signal is None or not signal.groups_without_signal > MOSTLY:
             continue
-        rates = ", ".join(f"{name}={float(rate):g}" for name, rate in facts.rates.items())
+        rates = ", ".join(f"{name}={float(rate):g}" for name, rate in facts.run.rates.items())
         larger = ",".join(str(n) for n in (size, 2 * size, 4 * size) if n <= MOST_ROLLOUTS)
-        places = [facts.component_place(name) for name in facts.rates if name in facts.shaped]
+        places = [facts.component_place(name) for name in facts.run.rates if name in facts.shaped]
         yield facts.warn(
             "dead-groups",
             f"{signal.groups_without_signal:.0%} of groups of {size} have no gradient under {rates}",

@@ -1,0 +1,142 @@
+"""Schedules: whether they get where they are meant to within the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from operator import ge, gt, le, lt
+
+from rewardspec.diagnostics import Diagnostic, Report
+from rewardspec.ir.graph import Node
+from rewardspec.ir.lower import Lowering
+from rewardspec.ir.values import Skip
+from rewardspec.lint.finding import Facts, finding, parts
+from rewardspec.source import Span
+from rewardspec.syntax.tree import Call, Expr, Operation
+from rewardspec.types import format_number
+
+_HOLDS = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@finding("schedule-out-of-reach")
+def schedule_out_of_reach(facts: Facts) -> Iterator[Diagnostic]:
+    """A schedule that is not over when training is.
+
+    A ramp ends after the last step, so it never gets to its end and what it ends in is never trained with; or
+    `step` or `progress` is compared with something that it does not pass. `progress` goes from 0 to 1; how far `step`
+    goes is told by `rewardspec check SPEC --total-steps 200`, and without it nothing is said of `step`.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      format: {values: [0, 1], weight: "1 - ramp(step, start=0, end=300)"}     # 200 steps: a third is left
+    ```
+
+    Write schedules in `progress`, which is 1 at the end however long the run is: `ramp(progress, end=0.8)`.
+    """
+    lowering = _lowering(facts)
+    for whole, expr in _expressions(facts):
+        match expr:
+            case Call() if expr.function.text == "ramp" and "ramp" not in _own_functions(facts):
+                said = _ramp(facts, lowering, expr)
+            case Operation(operator=("<" | "<=" | ">" | ">="), operands=(_, _)) if expr is not whole:
+                said = _comparison(facts, lowering, expr)
+            case _:
+                continue
+        if said is not None:
+            yield facts.warn(
+                "schedule-out-of-reach",
+                said,
+                expr.span,
+                note="" if facts.run.total_steps is None else f"in {facts.run.total_steps} steps",
+                help="`progress` goes from 0 to 1 however long the run is: `ramp(progress, end=0.8)`",
+            )
+
+
+def _ramp(facts: Facts, lowering: Lowering, call: Call) -> str | None:
+    """What is wrong with a ramp over time; None where nothing is."""
+    given = dict(zip(("x", "start", "end"), call.arguments, strict=False)) | {k.text: e for k, e in call.keywords}
+    _, last = _time(facts, lowering, given.get("x"))
+    start, end = (
+        Fraction(default) if name not in given else _constant(lowering, given[name])
+        for name, default in (("start", 0), ("end", 1))
+    )
+    if last is None or start is None or end is None or not start < end or end <= last:
+        return None
+    at_end = max(Fraction(0), (last - start) / (end - start))
+    if not at_end:
+        return None if _is_said_of_weight(facts, call.span) else "this ramp never begins"
+    return f"this ramp never gets to its end: it is {float(at_end):.3g} in the end, not 1"
+
+
+def _comparison(facts: Facts, lowering: Lowering, comparison: Operation) -> str | None:
+    """What is wrong with a comparison of time with a number; None where nothing is."""
+    (left, right), operator = comparison.operands, comparison.operator
+    time, last = _time(facts, lowering, left)
+    limit = _constant(lowering, right)
+    if last is None:
+        (time, last), limit, operator = _time(facts, lowering, right), _constant(lowering, left), _TURNED[operator]
+    if last is None or limit is None or _is_said_of_weight(facts, comparison.span):
+        return None
+    first, final = (_HOLDS[operator](at, limit) for at in (Fraction(0), last))
+    if first != final:
+        return None
+    return f"`{time}` does not pass {format_number(limit)}: this {'always' if first else 'never'} holds"
+
+
+def _time(facts: Facts, lowering: Lowering, expr: Expr | None) -> tuple[str, Fraction | None]:
+    """The name of `step` or `progress`, where an expression is one of them, and how far it goes."""
+    node = None if expr is None else _lowered(lowering, expr)
+    name = node.attributes[0] if node is not None and node.op == "given" else ""
+    if name == "progress":
+        return name, Fraction(1)
+    total = facts.run.total_steps
+    return name, Fraction(total) if name == "step" and total is not None else None
+
+
+def _constant(lowering: Lowering, expr: Expr) -> Fraction | None:
+    node = _lowered(lowering, expr)
+    return None if node is None else node.constant
+
+
+def _lowered(lowering: Lowering, expr: Expr) -> Node | None:
+    try:
+        return lowering.number(expr, lowering.user)
+    except Skip:
+        return None
+
+
+def _lowering(facts: Facts) -> Lowering:
+    declared, total = facts.declared, facts.run.total_steps
+    if total is not None:
+        declared = replace(declared, given={**declared.given, "total_steps": Fraction(total)})
+    return Lowering(declared, Report())
+
+
+def _own_functions(facts: Facts) -> set[str]:
+    return {name for name, definition in facts.declared.functions.items() if definition.body is not None}
+
+
+def _expressions(facts: Facts) -> Iterator[tuple[Expr, Expr]]:
+    """(an expression of the spec's own text, each of its parts), functions with parameters left out."""
+    declared = facts.declared
+    wholes = [expr for c in declared.components.values() for expr in (c.when, c.value, c.weight)]
+    wholes += [definition.body for definition in declared.values.values()]
+    wholes += [declared.keep, declared.refill, declared.advantage]
+    seen: set[Span] = set()
+    for whole in wholes:
+        for part in parts(whole) if whole is not None else ():
+            if part.span.source is facts.spec.source and (part.span, type(part)) not in seen:
+                seen.add((part.span, type(part)))
+                yield whole, part
+
+
+def _is_said_of_weight(facts: Facts, span: Span) -> bool:
+    """Whether a place is in a weight that never moves, which is a finding of its own."""
+    weights = ((c.weight.constant, facts.declared.components[c.name].weight) for c in facts.program.components)
+    return any(
+        constant is not None and weight is not None and weight.span.start <= span.start <= weight.span.end
+        for constant, weight in weights
+    )
