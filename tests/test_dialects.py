@@ -1,8 +1,8 @@
 """`compile(spec, dialect=...)` gives a trainer's built-in numbers.
 
-TRL and verl are called, from their installed code. OpenRLHF and NeMo-RL cannot be installed here: their numbers are
+TRL and verl are called, from their installed code. OpenRLHF and NeMo-RL are not in this environment: their numbers are
 from formulas read off their source (OpenRLHF 0.11.2 `compute_advantages_and_returns`; NeMo-RL
-`advantage_estimator.py` and `calculate_baseline_and_std_per_prompt`), in float64.
+`advantage_estimator.py` and `calculate_baseline_and_std_per_prompt`), in float64. tests/openrlhf calls OpenRLHF.
 """
 
 import numpy as np
