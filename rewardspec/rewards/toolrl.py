@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -143,12 +143,18 @@ def _paired(made: Sequence[Call], gold: Sequence[Call], score) -> float:
         if len(ours) == 1 or len(theirs) == 1:
             total += max((score(a, b) for a in ours for b in theirs), default=0.0)
         elif ours and theirs:
-            from scipy.optimize import linear_sum_assignment
-
             table = [[score(a, b) for b in theirs] for a in ours]
-            rows, columns = linear_sum_assignment(table, maximize=True)
-            total += sum(table[i][j] for i, j in zip(rows, columns, strict=True))
+            total += sum(table[i][j] for i, j in _assignment(table))
     return total
+
+
+def _assignment(table: list[list[float]]) -> Iterator[tuple[int, int]]:
+    """The pairs of rows and columns with the greatest sum."""
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("`toolrl.correctness` needs scipy: pip install 'rewardspec[rewards]'") from None
+    return zip(*linear_sum_assignment(table, maximize=True), strict=True)
 
 
 def _as_published(completion: str, gold: tuple[Call, ...], lo: float, hi: float) -> float:
