@@ -212,6 +212,51 @@ def test_schedules_out_of_reach_are_those_that_the_compiled_weights_show(seed):
     assert (any("`step`" in m for m in found) or never_moves) == (len({float(w["b"]) for w in seen}) == 1), text
 
 
+SUBSETS = [
+    "b == max(b)",
+    "rank(b) >= group_size",
+    "rank(b) > 2",
+    "rank(-b) == group_size",
+    "a",
+    "b > mean(b)",
+    "a < min(a)",
+]
+SUBSETS += ["rank(b) > group_size - 1", "b >= quantile(b, 0.9)", "sum(a) == 1 and a", "b == min(b) or b == max(b)"]
+
+
+@pytest.mark.parametrize("subset", SUBSETS)
+def test_spread_is_zero_where_it_is_said_to_be(subset):
+    text = (
+        "rewardspec: 1\nsignals: {b: {range: [0, 1]}}\ncomponents: {a: {values: [0, 1]}}\n"
+        f"advantage: zscore(b, where={subset})\n"
+    )
+    spec = rewardspec.loads(text)
+    said = any(d.code == "spread-always-zero" for d in find(spec))
+    rng = np.random.default_rng(0)
+    alive = False
+    for size in range(2, 25):
+        b = np.where(rng.random((40, size)) < 0.5, rng.integers(0, 4, (40, size)) / 4, rng.random((40, size)))
+        columns = {"a": rng.integers(0, 2, 40 * size), "b": b.reshape(-1).astype(np.float32)}
+        alive = alive or bool(rewardspec.compile(spec)(columns, groups=size).advantages.any())
+    assert said != alive, text
+
+
+ALONE = ["grpo", "dr_grpo", "rloo", "gdpo", "batch_grpo", "reinforce_baseline", "minmax(a)", "total", "whiten(total)"]
+ALONE += ["a - 1/2", "a - mean(a, over=batch)", "center(a) * 3", "a - max(a)", "a - mean(b)", "rank(a) - 1"]
+
+
+@pytest.mark.parametrize("advantage", ALONE)
+def test_group_of_one_has_no_advantage_where_it_is_said_to_have_none(advantage):
+    spec = rewardspec.loads(
+        "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {range: [-2, 2], weight: 0.5}}\n"
+        f"advantage: {advantage}\n"
+    )
+    said = any(d.code == "group-of-one" for d in find(spec, Run(sizes=[1])))
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.integers(0, 2, 50), "b": rng.uniform(-2, 2, 50)}
+    assert said != bool(rewardspec.compile(spec)(columns, groups=1).advantages.any())
+
+
 PIECES = [
     "center(a)",
     "zscore(b)",

@@ -88,6 +88,14 @@ class Facts:
     def advantage_place(self) -> Span:
         return self.root_node.get("advantage").span
 
+    def own_place(self, node: Node) -> Span:
+        """The text of this spec that caused a node; the whole advantage, where that is in the prelude."""
+        for graph in (self.program.graph, self.question.program.graph):
+            span = graph.spans.get(node)
+            if span is not None and span.source is self.spec.source:
+                return span
+        return self.advantage_place()
+
     def warn(self, code: str, message: str, span: Span, **rest) -> Diagnostic:
         return Diagnostic(code, message, span, severity="warning", **rest)
 

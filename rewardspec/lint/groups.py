@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from fractions import Fraction
 
 from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.weights import scattered
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.types import Level
 
 MOSTLY = 0.5  # of groups without gradient
+SIZES = (4, 8, 16, 32)  # of groups that a spread is looked for in
 MOST_ROLLOUTS = 64  # of a group that is counted
 
 
@@ -53,3 +59,113 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
             help="larger groups, easier prompts or partial credit leave fewer; "
             f"`rewardspec simulate SPEC --p {rates.replace(' ', '')} -g {larger}` shows how many",
         )
+
+
+@finding("group-of-one")
+def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
+    """Groups of one rollout, and an advantage that compares within groups.
+
+    One rollout has no other to be compared with: its deviation from the mean of its group is 0, and what is done over
+    the batch afterwards (`gdpo`, `batch_grpo`, `reinforce_baseline`) works on zeros. Found by
+    `rewardspec check SPEC -g 1`; groups of one also come of `num_generations: 1`, of prompts that are not repeated, and
+    of group ids that differ by rollout. R1-V#67 and trl#3991 are wrong group layouts.
+
+    ```yaml
+    components: {correct: {values: [0, 1]}}
+    advantage: batch_grpo
+    ```
+
+    Sample several rollouts a prompt, or compare with the batch: `zscore(total, over=batch)`.
+    """
+    if 1 not in facts.run.sizes or facts.looks_at_batch:
+        return
+    groups, _ = facts.question.groups(1, 0)
+    alone = [((row,), *rest) for members, *rest in scattered(facts) for row in members]
+    found = [facts.advantages(group) for group in [*groups, *alone]]
+    if all(values == [0] for values in found):
+        yield facts.warn(
+            "group-of-one",
+            "in groups of one no rollout has an advantage",
+            facts.advantage_place(),
+            note="compares within groups",
+            help="sample several rollouts a prompt, or compare with the batch: `zscore(total, over=batch)`",
+        )
+
+
+@finding("spread-always-zero")
+def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
+    """Normalised within a subset in which nothing ever differs.
+
+    `where=` leaves one rollout of a group, or only rollouts with equal values. One value, or equal ones, have no spread
+    and a z-score of them is 0, always: the term is dead. Said where no group of up to 32 that was tried has a spread.
+
+    ```yaml
+    components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
+    advantage: zscore(correct) + zscore(style, where=style == max(style))
+    ```
+
+    Widen the subset (`where=rank(style) > group_size / 2`), or compare it with the rest: `style - mean(style)`.
+    """
+    nodes = [n for n in walk([facts.question.root]) if n.op in ("std", "var") and n.args[1].constant is None]
+    if not nodes or facts.looks_at_batch:
+        return
+    groups = [group for some in facts.some_groups.values() for group in some]
+    groups += [*_alike(facts), *(group for size in SIZES for group in scattered(facts, size))]
+    for node in nodes:
+        if node.args[0].level is Level.ROLLOUT and all(_is_flat(facts, node, group) for group in groups):
+            yield facts.warn(
+                "spread-always-zero",
+                "what is normalised here never differs within its `where=`",
+                facts.own_place(node),
+                note="always 0",
+                help="widen the subset, or compare it with the rest of the group: `x - mean(x)`",
+            )
+            return
+
+
+@finding("by-splits-group")
+def by_splits_group(facts: Facts) -> Iterator[Diagnostic]:
+    """`by=` a value that hardly ever repeats.
+
+    A group is divided by equal values. Where the value is measured on a scale nearly every rollout is a subset of
+    its own, and one rollout has no spread and no deviation from its mean.
+
+    ```yaml
+    signals: {tokens: {range: [0, .inf]}}
+    components: {correct: {values: [0, 1]}}
+    advantage: zscore(correct, by=tokens)
+    ```
+
+    Divide by something with few values: `by=tokens > 2000`, `by=floor(tokens / 1000)`.
+    """
+    for node in walk([facts.program.advantage, *facts.shaped.values()]):
+        if node.op not in REDUCTIONS or len(node.args) < 3 or node.attributes[0] is not Level.GROUP:
+            continue
+        by = node.args[2]
+        if by.domain.values is None and by.op in ("column", "coalesce", "required"):
+            name = next((n.attributes[0] for n in walk([by]) if n.op == "column"), "this")
+            yield facts.warn(
+                "by-splits-group",
+                f"only rollouts of exactly equal `{name}` are compared with each other",
+                facts.own_place(node),
+                help=f"divide by something with few values: `by={name} > 2000`, `by=floor({name} / 1000)`",
+            )
+            return
+
+
+def _alike(facts: Facts) -> list[tuple]:
+    """Larger groups of rollouts of two or four kinds."""
+    states, _ = facts.question.states()
+    draw = random.Random(0)
+    columns = {name: points[0] for name, points in facts.question.coarse.items()}
+    return [
+        (tuple(draw.choices(draw.sample(states, min(kinds, len(states))), k=size)), columns, moment)
+        for size in SIZES
+        for kinds in (2, 4)
+        for moment in facts.question.moments
+    ]
+
+
+def _is_flat(facts: Facts, node: Node, group: tuple) -> bool:
+    values = facts.values(node, group)
+    return values is not None and all(value == 0 for value in values)

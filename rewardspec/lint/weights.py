@@ -218,7 +218,7 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
         return False
     factor: object = Fraction(1) if facts.question.step == "none" else None
     moved = False
-    for group in [*(group for groups in facts.groups.values() for group in groups), *_scattered(facts)]:
+    for group in [*(group for groups in facts.groups.values() for group in groups), *scattered(facts)]:
         a, b = facts.advantages(group), _transferred(facts, theirs, group)
         if a is None or b is None:
             return False
@@ -237,8 +237,8 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
     return moved
 
 
-def _scattered(facts: Facts) -> list[tuple]:
-    """Groups of four with values from all over their domains: what holds of them by chance holds."""
+def scattered(facts: Facts, size: int = 4) -> list[tuple]:
+    """Groups with values from all over their domains: what holds of them by chance holds."""
     draw = random.Random(0)
 
     def value(node: Node, points: list):
@@ -256,7 +256,7 @@ def _scattered(facts: Facts) -> list[tuple]:
     moments = _moments(facts)
     return [
         (
-            tuple(tuple(value(node, points) for node, points in fine.items()) for _ in range(4)),
+            tuple(tuple(value(node, points) for node, points in fine.items()) for _ in range(size)),
             {name: draw.choice(points) for name, points in question.coarse.items()},
             moments[i % len(moments)],
         )
