@@ -212,6 +212,52 @@ def test_schedules_out_of_reach_are_those_that_the_compiled_weights_show(seed):
     assert (any("`step`" in m for m in found) or never_moves) == (len({float(w["b"]) for w in seen}) == 1), text
 
 
+ABOVE = [
+    "a",
+    "a - mean(a)",
+    "a - mean(b)",
+    "a - max(a)",
+    "b - 0.5",
+    "a * b",
+    "a - min(a)",
+    "center(a)",
+    "a + b - mean(a)",
+]
+BELOW = [
+    "std(a) + 1e-9",
+    "max(std(a), 1e-6)",
+    "sqrt(var(a)) + 1e-8",
+    "std(a) + eps",
+    "std(b) + 0.25",
+    "std(a + b) + 1e-6",
+]
+
+
+@pytest.mark.parametrize(("above", "below"), list(product(ABOVE, BELOW)))
+def test_divisor_is_tiny_where_a_group_shows_it(above, below):
+    text = (
+        "rewardspec: 1\ncomponents: {a: {values: [0, 0.5, 1]}, b: {values: [0, 1]}}\n"
+        f"advantage: ({above}) / ({below})\nnumerics: {{eps: 1e-5}}\n"
+    )
+    spec = rewardspec.loads(text)
+    said = any(d.code == "tiny-divisor" for d in find(spec))
+    groups = list(product(product([0, 0.5, 1], [0, 1]), repeat=3))
+    columns = {"a": [a for g in groups for a, _ in g], "b": [b for g in groups for _, b in g]}
+    assert said == bool((rewardspec.compile(spec)(columns, groups=3).advantages.abs() >= 100).any())
+
+
+@pytest.mark.parametrize("eps", [0, 1e-6, 1e-3, 0.3, 0.4, 0.6, 1])
+@pytest.mark.parametrize("scheme", ["grpo", "decoupled", "gdpo", "rloo"])
+def test_eps_outweighs_a_spread_where_the_least_is_below_it(scheme, eps):
+    spec = rewardspec.loads(
+        "rewardspec: 1\ncomponents: {a: {values: [0, 0.5]}, b: {values: [0, 1]}}\n"
+        f"advantage: {scheme}\nnumerics: {{eps: {eps}}}\n"
+    )
+    least = 0.5 / 3**0.5  # one of three differs by one half, in `a` or in the sum
+    normalises = scheme != "rloo"
+    assert any(d.code == "eps-outweighs-spread" for d in find(spec)) == (normalises and least < eps)
+
+
 SUBSETS = [
     "b == max(b)",
     "rank(b) >= group_size",

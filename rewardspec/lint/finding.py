@@ -262,6 +262,7 @@ def parts(expr: Expr) -> Iterator[Expr]:
 
 def findings() -> dict[str, Finding]:
     """All findings by code."""
+    import rewardspec.lint.divisors
     import rewardspec.lint.gates
     import rewardspec.lint.groups
     import rewardspec.lint.missing

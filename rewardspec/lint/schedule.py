@@ -37,7 +37,7 @@ def schedule_out_of_reach(facts: Facts) -> Iterator[Diagnostic]:
     Write schedules in `progress`, which is 1 at the end however long the run is: `ramp(progress, end=0.8)`.
     """
     lowering = _lowering(facts)
-    for whole, expr in _expressions(facts):
+    for whole, expr in own_expressions(facts):
         match expr:
             case Call() if expr.function.text == "ramp" and "ramp" not in _own_functions(facts):
                 said = _ramp(facts, lowering, expr)
@@ -119,7 +119,7 @@ def _own_functions(facts: Facts) -> set[str]:
     return {name for name, definition in facts.declared.functions.items() if definition.body is not None}
 
 
-def _expressions(facts: Facts) -> Iterator[tuple[Expr, Expr]]:
+def own_expressions(facts: Facts) -> Iterator[tuple[Expr, Expr]]:
     """(an expression of the spec's own text, each of its parts), functions with parameters left out."""
     declared = facts.declared
     wholes = [expr for c in declared.components.values() for expr in (c.when, c.value, c.weight)]
