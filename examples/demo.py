@@ -6,6 +6,7 @@ Run it with `make demo`, or `python examples/demo.py` where rewardspec is instal
 from rich.console import Console
 from rich.table import Table
 
+import log_comparison  # beside this file
 import rewardspec
 from rewardspec.analysis.simulate import count_groups
 from rewardspec.resources import resource
@@ -62,3 +63,8 @@ for title, columns, case in TABLES:
             cells.append(str(count.advantage_groups))
         table.add_row(label, *cells)
     console.print(table)
+
+try:
+    log_comparison.show(console)
+except (BadLog, OSError) as error:
+    raise SystemExit(f"the rollout log cannot be read: {error}") from None

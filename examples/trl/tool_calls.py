@@ -1,0 +1,133 @@
+"""A task with two rewards of different difficulty, in a vocabulary small enough to learn it on a CPU.
+
+A prompt such as `will it rain in paris on monday` wants
+
+    <think> weather </think> <tool_call> {"name": "weather", "parameters": { "city": "paris" , "day": "monday" }}
+    </tool_call>
+
+on one line. The rewards are those of GDPO's tool calling (arXiv:2601.05242, App. C), for one call.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Sequence
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+VALUES = {
+    "city": ("paris", "lima", "oslo", "cairo", "delhi", "rome", "tokyo", "quito"),
+    "day": ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "today"),
+    "topic": ("sports", "music", "money", "health", "science", "films", "books", "games"),
+}
+TOOLS = {  # name: parameters, and how it is asked for
+    "weather": (("city", "day"), ("will it rain in {city} on {day}", "on {day} how warm is {city}")),
+    "trains": (("city", "day"), ("a train to {city} for {day}", "leave {day} by rail for {city}")),
+    "news": (("city", "topic"), ("what is new in {city} about {topic}", "latest {topic} from {city}")),
+    "remind": (("topic", "day"), ("do not let me forget {topic} on {day}", "note for {day} that {topic} is due")),
+}
+TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+PUNCTUATION = ('{"name":', '"parameters":', "{", ",", "}}")
+FORMAT = re.compile(r"<think> (.+) </think> <tool_call> (.+) </tool_call>")
+CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+def tasks() -> list[dict]:
+    """Every prompt with the call that it wants, as JSON text: 512 of them."""
+    found = []
+    for name, (parameters, phrases) in TOOLS.items():
+        first, second = parameters
+        for phrase in phrases:
+            for a in VALUES[first]:
+                for b in VALUES[second]:
+                    arguments = {first: a, second: b}
+                    gold = json.dumps({"name": name, "parameters": arguments})
+                    found.append({"prompt": phrase.format(**arguments), "gold": gold})
+    return [{"prompt_id": i, **task} for i, task in enumerate(found)]
+
+
+def written(gold: str) -> str:
+    """The answer that a task wants, its tokens apart."""
+    call = json.loads(gold)
+    arguments = " , ".join(f'"{key}": "{value}"' for key, value in call["parameters"].items())
+    name = call["name"]
+    return f'<think> {name} </think> <tool_call> {{"name": "{name}", "parameters": {{ {arguments} }}}} </tool_call>'
+
+
+def format(completions: Sequence[str], **_) -> list[float]:
+    """1 where thought and call stand in their tags, each tag once and in order."""
+    once = [all(text.count(tag) == 1 for tag in TAGS) for text in completions]
+    return [float(ok and FORMAT.fullmatch(text) is not None) for ok, text in zip(once, completions, strict=True)]
+
+
+def correctness(completions: Sequence[str], gold: Sequence[str], **_) -> list[float]:
+    """From -3 to 3: 6 R / 4 - 3 (ToolRL, arXiv:2504.13958), where R is at most 4: name, parameters, two values."""
+    return [6 * _matched(text, json.loads(call)) / 4 - 3 for text, call in zip(completions, gold, strict=True)]
+
+
+def _matched(text: str, gold: dict) -> float:
+    """1 for the name, up to 1 for the parameters' names, 1 for every right value; 0 for another tool, or no call."""
+    calls = CALL.findall(text)
+    try:
+        call = json.loads(calls[0]) if len(calls) == 1 else None
+    except ValueError:
+        return 0.0
+    if not isinstance(call, dict) or call.get("name") != gold["name"]:
+        return 0.0
+    made, wanted = call.get("parameters"), gold["parameters"]
+    if not isinstance(made, dict):
+        return 1.0
+    keys = len(made.keys() & wanted.keys()) / len(made.keys() | wanted.keys())
+    return 1.0 + keys + sum(made.get(key) == value for key, value in wanted.items())
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One token a word of the prompts and a piece of the answers."""
+    words = {word for task in tasks() for text in (task["prompt"], written(task["gold"])) for word in text.split()}
+    vocabulary = {word: i for i, word in enumerate(["<pad>", "<eos>", "<unk>", *sorted(words)])}
+    model = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
+    model.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=model, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left"
+    )
+
+
+def random_model(words: PreTrainedTokenizerFast, seed: int) -> Qwen2ForCausalLM:
+    """Two layers, about 100,000 weights."""
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(words),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def warm_up(model: Qwen2ForCausalLM, words: PreTrainedTokenizerFast, seed: int, examples: int, steps: int) -> None:
+    """Supervised steps on a few answered tasks, which leave the model unsure of the form and mostly wrong."""
+    chosen = random.Random(seed).sample(tasks(), examples)
+    rows = [(words(t["prompt"]).input_ids, [*words(written(t["gold"])).input_ids, 1]) for t in chosen]
+    longest = max(len(prompt) + len(answer) for prompt, answer in rows)
+    # On the left, as in generation, where prompts of unlike length end together.
+    ids = torch.tensor([[0] * (longest - len(p) - len(a)) + p + a for p, a in rows])
+    mask = torch.tensor([[0] * (longest - len(p) - len(a)) + [1] * (len(p) + len(a)) for p, a in rows])
+    labels = torch.tensor([[-100] * (longest - len(a)) + a for _, a in rows])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    for _ in range(steps):
+        loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
