@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE := 1
 
 .PHONY: demo test test-openrlhf bench clean
 
-demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count advantage groups
+demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test  ## all tests
@@ -26,7 +26,7 @@ bench: $(VENV)/.test  ## compiled GDPO against TRL's and verl's own code, in one
 $(VENV)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(TORCH)
-	$(PIP) --editable .
+	$(PIP) --editable '.[logs]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.core

@@ -1,13 +1,14 @@
-"""The main job on the published set-ups of GDPO (arXiv:2601.05242): check, compile, run, count.
+"""The main job on the published set-ups of GDPO (arXiv:2601.05242): check, compile, run, count, compare on a log.
 
 Run it with `make demo`, or `python examples/demo.py` where rewardspec is installed.
 """
 
+import log_comparison  # beside this file
 from rich.console import Console
 from rich.table import Table
 
-import log_comparison  # beside this file
 import rewardspec
+from rewardspec.analysis.replay import BadLog
 from rewardspec.analysis.simulate import count_groups
 from rewardspec.resources import resource
 

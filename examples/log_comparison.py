@@ -7,7 +7,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -48,7 +47,7 @@ def levels(values: np.ndarray, log: Log) -> float:
 def distinct_groups(values: np.ndarray, log: Log) -> float:
     """Distinct advantage groups in a step (GDPO, arXiv:2601.05242, Sec. 2), on average."""
     found: dict = {}
-    for group, rows in places(log.groups).items():
+    for rows in places(log.groups).values():
         found.setdefault(log.steps[rows[0]], set()).add(tuple(np.sort(values[rows].round(DIGITS) + 0.0)))
     return float(np.mean([len(groups) for groups in found.values()]))
 
@@ -84,14 +83,16 @@ def show(console: Console, path: Path = LOG) -> None:
     """Tables: each scheme on the same rollouts, each two of them against each other, and a group they dispute."""
     specs = {label: rewardspec.load(SPEC, advantage=scheme) for label, scheme in SCHEMES.items()}
     log = read_log(path, specs["GRPO"])
+    import pyarrow.parquet  # of an extra; read_log says which where it is missing
+
     found = {label: advantages(spec, log) for label, spec in specs.items()}
     groups, steps = len(set(log.groups)), len(set(log.steps))
     console.rule("[bold]The same rollouts under three schemes[/]", align="left")
     console.print(
-        f"{path.name}: {len(log.groups)} rollouts in {groups} groups of {steps} steps, logged by examples/trl/train.py",
+        f"{path.name}: {len(log.groups)} rollouts, {groups} groups, {steps} steps of examples/trl/train.py",
         highlight=False,
     )
-    table = Table("", *(f"{name}" for name in found))
+    table = Table("", *found)
     for column in table.columns[1:]:
         column.justify = "right"
     table.add_row("advantage levels a step", *(f"{levels(a, log):.1f}" for a in found.values()))
@@ -115,7 +116,8 @@ def _pairs(found: Mapping[str, np.ndarray], log: Log) -> Table:
 def _group(found: Mapping[str, np.ndarray], log: Log, rows: list[dict], console: Console) -> Table:
     members = most_disputed(found["GRPO"], found["GDPO"], log)
     first = rows[members[0]]
-    console.print(f"\nWhere GRPO and GDPO disagree most: step {first['step']}, `{escape(first['prompt'])}`", highlight=False)
+    title = f"\nWhere GRPO and GDPO disagree most: step {first['step']}, `{escape(first['prompt'])}`"
+    console.print(title, highlight=False)
     table = Table("completion", *log.columns, "GRPO", "GDPO", show_lines=True)
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
