@@ -1,0 +1,250 @@
+"""What a process of a program under test can reach and use up. Linux, by ctypes: Python has no names for most of it.
+
+In the modes `root` and `user` it has namespaces of its own: no network, no other process, and of the file system
+only the Python installation and the system's libraries, read-only, beside an empty folder in memory. `root` needs
+CAP_SYS_ADMIN, `user` a kernel that gives user namespaces to everyone; `limits` is what is left without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+MODES = ("root", "user", "limits")  # from the strictest
+PROCESSES = 64  # processes and threads of a program
+FILES = 128  # open ones
+FILE_BYTES = 16 << 20
+FOLDER_BYTES = 64 << 20
+STACK_BYTES = 64 << 20
+
+_PDEATHSIG, _DUMPABLE, _NO_NEW_PRIVS, _SUBREAPER = 1, 4, 38, 36
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+_RDONLY, _NOSUID, _NODEV, _BIND, _REC, _PRIVATE, _DETACH = 1, 2, 4, 0x1000, 0x4000, 0x40000, 2
+_MOUNT_SETATTR, _AT_RECURSIVE, _AT_FDCWD = 442, 0x8000, -100  # one number on every architecture
+_CAPABILITY_VERSION = 0x20080522
+_NOBODY = 65534
+_OWN_IDS = 0x40000000  # user ids that no system gives out
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(what: str, result: int) -> None:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def _prctl(option: int, value: int) -> None:
+    _call("prctl", _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0))
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    text = [None if part is None else os.fsencode(part) for part in (source, target, kind, data)]
+    _call(f"mount {target}", _libc.mount(text[0], text[1], text[2], ctypes.c_ulong(flags), text[3]))
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process with the one that started it, whose id is `parent` (0 from another pid namespace)."""
+    _prctl(_PDEATHSIG, signal.SIGKILL)
+    if parent and os.getppid() != parent:
+        os._exit(1)
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What is in force: `folder` is the working directory of programs, `uid` their user where they have one."""
+
+    mode: str
+    folder: str
+    uid: int | None
+
+    def fresh_folder(self) -> None:
+        """Nothing that an earlier test wrote is there any more."""
+        if self.mode == "limits":
+            remove(self.folder)
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            if self.uid is not None:
+                os.chown(self.folder, self.uid, self.uid)
+            return
+        os.chdir("/")
+        _libc.umount2(os.fsencode(self.folder), _DETACH)  # fails before the first test, when nothing is mounted
+        own = f",uid={self.uid},gid={self.uid}" if self.uid is not None else ""
+        _mount("tmpfs", self.folder, "tmpfs", _NOSUID | _NODEV, f"size={FOLDER_BYTES},nr_inodes=4096,mode=700{own}")
+
+    def kill_all(self) -> None:
+        """End every process of the program, and wait until none is left."""
+        if self.mode != "limits":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)  # this is process 1: everything else there is the program's
+        elif self.uid is not None:
+            killer = os.fork()
+            if killer == 0:
+                with contextlib.suppress(OSError):
+                    os.setresuid(self.uid, self.uid, self.uid)
+                    os.kill(-1, signal.SIGKILL)  # everything else of this user
+                os._exit(0)
+            os.waitpid(killer, 0)
+        while True:
+            if self.mode == "limits":
+                _kill_descendants()
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+
+    def drop(self, memory: int, seconds: float) -> None:
+        """Give up every right, for good. memory: bytes of address space; seconds: of processor time, at least."""
+        own = 0 if self.mode != "limits" or self.uid is not None else _threads_of(os.getuid())
+        limits = {
+            resource.RLIMIT_AS: memory,
+            resource.RLIMIT_CPU: math.ceil(seconds) + 1,
+            resource.RLIMIT_FSIZE: FILE_BYTES,
+            resource.RLIMIT_NOFILE: FILES,
+            resource.RLIMIT_NPROC: PROCESSES + own,
+            resource.RLIMIT_CORE: 0,
+        }
+        with contextlib.suppress(ValueError, OSError):
+            hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+            resource.setrlimit(resource.RLIMIT_STACK, (min(STACK_BYTES, hard) if hard > 0 else STACK_BYTES, hard))
+        for kind, value in limits.items():
+            hard = resource.getrlimit(kind)[1]
+            value = min(value, hard) if hard != resource.RLIM_INFINITY else value
+            resource.setrlimit(kind, (value, value))
+        os.setsid()
+        os.chdir(self.folder)
+        if self.uid is not None:
+            os.setgroups([])
+            os.setresgid(self.uid, self.uid, self.uid)
+            os.setresuid(self.uid, self.uid, self.uid)  # takes every capability
+        elif self.mode == "user":
+            header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+            _call("capset", _libc.capset(header, (ctypes.c_uint32 * 6)()))
+        _prctl(_NO_NEW_PRIVS, 1)
+        die_with_parent(0)  # a change of user takes it off
+
+
+def hide() -> None:
+    """Let no process of the same user look into this one."""
+    _prctl(_DUMPABLE, 0)
+
+
+def enter(mode: str, folder: str) -> Confinement:
+    """Confine this process and all that it forks. folder: an empty one. Raises OSError where the kernel refuses.
+
+    In a mode with namespaces what goes on after the call is process 1 of a new one; its parent waits in here.
+    """
+    uid = _OWN_IDS + os.getpid() if os.getuid() == 0 and mode != "user" else None
+    if mode == "limits":
+        _prctl(_SUBREAPER, 1)
+        os.chmod(os.path.dirname(folder), 0o711)
+        return Confinement(mode, folder, uid)
+    os.setsid()
+    user, group = os.getuid(), os.getgid()
+    flags = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET | (_NEWUSER if mode == "user" else 0)
+    _call("unshare", _libc.unshare(flags))
+    if mode == "user":
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{_NOBODY} {user} 1")
+        _write("/proc/self/gid_map", f"{_NOBODY} {group} 1")
+    first = os.fork()
+    if first:
+        os.close(1)  # whoever reads what comes of this waits for the other process alone
+        os.waitpid(first, 0)
+        os._exit(0)
+    die_with_parent(0)
+    return Confinement(mode, _new_root(folder), uid)
+
+
+def _new_root(root: str) -> str:
+    """Make `root` the whole file system; where its working directory is."""
+    _mount("none", "/", None, _REC | _PRIVATE)
+    _mount("tmpfs", root, "tmpfs", _NOSUID, "size=1m,mode=755")
+    shown = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache", *sys.path]
+    shown += [os.path.join(sys.base_prefix, "lib"), os.path.join(sys.base_exec_prefix, "lib")]
+    for path in dict.fromkeys(map(os.path.normpath, shown)):
+        inside = root + path
+        if not os.path.exists(path) or os.path.lexists(inside):
+            continue
+        os.makedirs(os.path.dirname(inside), exist_ok=True)
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), inside)
+            continue
+        if os.path.isdir(path):
+            os.mkdir(inside)
+        else:
+            _write(inside, "")
+        _mount(path, inside, None, _BIND | _REC)
+    for name in ("dev", "work", "proc", "tmp"):
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    _read_only(root)
+    _mount("tmpfs", f"{root}/dev", "tmpfs", _NOSUID, "size=64k,mode=755")
+    for name in ("null", "zero", "full", "random", "urandom"):
+        _write(f"{root}/dev/{name}", "")
+        _mount(f"/dev/{name}", f"{root}/dev/{name}", None, _BIND)
+    os.chroot(root)  # nobody in there can leave it: that takes a capability, and a namespace that gives one is refused
+    os.chdir("/")
+    return "/work"
+
+
+def _read_only(path: str) -> None:
+    attributes = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID | _NODEV, 0, 0, 0)
+    arguments = _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, ctypes.byref(attributes), ctypes.sizeof(attributes)
+    _call(f"mount_setattr {path}", _libc.syscall(_MOUNT_SETATTR, *arguments))
+
+
+def remove(folder: str) -> None:
+    """Remove a folder of a program that has ended, whatever is in it."""
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # any depth; neither follows links
+        subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _stat(pid: str) -> list[str]:
+    """The fields of a process from its state on; none where it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _descendants() -> set[int]:
+    """Whoever this process or one of its descendants started; orphans come to this process."""
+    parents = {int(pid): _stat(pid)[1:2] for pid in os.listdir("/proc") if pid.isdigit()}
+    found, last = set(), {os.getpid()}
+    while last:
+        last = {pid for pid, parent in parents.items() if parent and int(parent[0]) in last} - found
+        found |= last
+    return found
+
+
+def _kill_descendants() -> None:
+    stopped: set[int] = set()
+    while new := _descendants() - stopped:  # one that is stopped starts no other, and counts in the limit
+        for pid in new:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= new
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _threads_of(uid: int) -> int:
+    """How many threads the user has: the kernel's limit counts those too."""
+    total = 0
+    for pid in os.listdir("/proc"):
+        with contextlib.suppress(OSError, IndexError):
+            if pid.isdigit() and os.stat(f"/proc/{pid}").st_uid == uid:
+                total += int(_stat(pid)[17])
+    return total

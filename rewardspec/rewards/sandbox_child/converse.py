@@ -1,0 +1,146 @@
+"""The process that holds a program, and how another talks to it."""
+
+from __future__ import annotations
+
+import json
+import operator
+import socket
+import sys
+import types
+from collections.abc import Callable
+
+from rewardspec.rewards.sandbox_child.plain import decode, encode
+
+LONGEST = 64 << 20  # bytes of a message
+MUTABLE = (list, dict, set, bytearray)
+_OPERATIONS: dict[str, Callable] = {
+    "call": lambda function, args, kwargs: function(*args, **kwargs),
+    "attribute": getattr,
+    "assign": setattr,
+    "item": operator.getitem,
+    "put": operator.setitem,
+    "iterate": iter,
+    "next": next,
+    "length": len,
+    "equal": operator.eq,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "true": bool,
+    "text": str,
+    "represent": repr,
+    "instance": isinstance,
+}
+
+
+class Gone(Exception):
+    """The other process has ended, or says what cannot be understood."""
+
+
+class Channel:
+    """Messages, one a line, over a socket; the values in them by reference where they are no plain data."""
+
+    def __init__(self, connection: socket.socket):
+        self.connection = connection
+        self.rest = b""
+
+    def send(self, message: dict) -> None:
+        text = json.dumps(message).encode()
+        if len(text) > LONGEST:
+            raise ValueError("too long a value")
+        try:
+            self.connection.sendall(text + b"\n")
+        except OSError:
+            raise Gone from None
+
+    def receive(self) -> dict:
+        parts, length = [self.rest], len(self.rest)
+        while b"\n" not in parts[-1]:
+            try:
+                part = self.connection.recv(1 << 16)
+            except OSError:
+                raise Gone from None
+            length += len(part)
+            if not part or length > LONGEST:
+                raise Gone
+            parts.append(part)
+        line, _, self.rest = b"".join(parts).partition(b"\n")
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            raise Gone from None
+        if not isinstance(message, dict):
+            raise Gone
+        return message
+
+
+def hold_program(program: str, setup: str, connection: socket.socket) -> None:
+    """The program's process: runs the program, then what the other process asks for, until that ends."""
+    channel = Channel(connection)
+    objects: list[object] = []
+
+    def refer(value: object) -> int:
+        objects.append(value)
+        return len(objects) - 1
+
+    def referred(content: object) -> object:
+        side, number = content
+        return objects[number] if side == "program" else _callback(channel, number, to_wire, from_wire)
+
+    def to_wire(value: object) -> object:
+        return encode(value, refer)
+
+    def from_wire(data: object) -> object:
+        return decode(data, referred)
+
+    names: dict[str, object] = {}
+
+    def answer(message: dict) -> dict:
+        try:
+            if "names" in message:
+                return {"value": {name: to_wire(names[name]) for name in message["names"] if name in names}}
+            if "start" in message:
+                names.update(run_program(program, "program"))
+                if setup:
+                    exec(compile(setup, "<setup>", "exec"), names)
+                return {"value": None}
+            args = from_wire(message["args"])
+            value = _OPERATIONS[message["operation"]](*args)
+            reply = {"value": to_wire(value)}
+            if message["operation"] == "call":  # what the call changed in its arguments
+                reply["args"] = [to_wire(arg) if type(arg) in MUTABLE else None for arg in args[1]]
+            return reply
+        except Gone:
+            raise
+        except BaseException as error:
+            return {"raised": [type(error).__name__, _text(error)]}
+
+    while True:
+        channel.send(answer(channel.receive()))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:1000]
+    except BaseException:
+        return ""
+
+
+def _callback(channel: Channel, number: int, to_wire: Callable, from_wire: Callable) -> Callable:
+    """A function of the test, for the program."""
+
+    def function(*args, **kwargs):
+        channel.send({"callback": number, "args": to_wire([list(args), kwargs])})
+        reply = channel.receive()
+        if "failed" in reply:
+            raise TypeError(reply["failed"])
+        return from_wire(reply["value"])
+
+    return function
+
+
+def run_program(program: str, name: str) -> dict[str, object]:
+    """The names of the program after it ran as the module `name`. Raises what it raises."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(program, "<program>", "exec", dont_inherit=True), module.__dict__)
+    return module.__dict__

@@ -1,0 +1,283 @@
+"""The process that holds a test in Python, and asks the one that holds the program.
+
+The two exchange plain values. The program's process never sees what is expected, and this one runs nothing of the
+program: a returned object with an `==` of its own, a changed `len` or an early `os._exit(0)` decide nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import operator
+import re
+import socket
+from collections.abc import Callable
+
+from rewardspec.rewards.sandbox_child.converse import MUTABLE, Channel, Gone
+from rewardspec.rewards.sandbox_child.plain import decode, encode
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+
+class ProgramError(Exception):
+    """The program raised something."""
+
+
+class Unusable(Exception):
+    """The test asks for what cannot be done here."""
+
+
+class Remote:
+    """An object of the program, for a test. It equals nothing but another such object that says so."""
+
+    def __init__(self, judge: Judge, number: int):
+        self.__dict__.update(_judge=judge, _number=number)
+
+    def __call__(self, *args, **kwargs):
+        return self._judge.ask("call", self, list(args), kwargs)
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__doc__", "__dict__"):
+            raise AttributeError(name)
+        return self._judge.ask("attribute", self, name)
+
+    def __setattr__(self, name, value):
+        self._judge.ask("assign", self, name, value)
+
+    def __getitem__(self, key):
+        return self._judge.ask("item", self, key)
+
+    def __setitem__(self, key, value):
+        self._judge.ask("put", self, key, value)
+
+    def __iter__(self):
+        return self._judge.ask("iterate", self)
+
+    def __next__(self):
+        return self._judge.ask("next", self)
+
+    def __len__(self):
+        return operator.index(self._judge.ask("length", self))
+
+    def __bool__(self):
+        return self._judge.ask("true", self) is True
+
+    def __str__(self):
+        return str(self._judge.ask("text", self))
+
+    def __repr__(self):
+        return str(self._judge.ask("represent", self))
+
+    def __instancecheck__(self, instance):
+        return self._judge.ask("instance", instance, self) is True
+
+    def __eq__(self, other):
+        return self._judge.ask("equal", self, other) is True if isinstance(other, Remote) else NotImplemented
+
+    def __lt__(self, other):
+        return self._judge.ask("less", self, other) is True if isinstance(other, Remote) else NotImplemented
+
+    def __le__(self, other):
+        return self._judge.ask("less_equal", self, other) is True if isinstance(other, Remote) else NotImplemented
+
+    __hash__ = object.__hash__
+
+
+class Judge:
+    """The test's side of the conversation."""
+
+    def __init__(self, connection: socket.socket):
+        self.channel = Channel(connection)
+        self.callbacks: list[Callable] = []
+
+    def _refer(self, value: object) -> object:
+        if isinstance(value, Remote):
+            return ["program", value._number]
+        if not callable(value):
+            raise Unusable(f"a {type(value).__name__} of the test cannot be handed to the program")
+        self.callbacks.append(value)
+        return ["test", len(self.callbacks) - 1]
+
+    def _referred(self, number: object) -> Remote:
+        if not isinstance(number, int):
+            raise ValueError("no reference")
+        return Remote(self, number)
+
+    def ask(self, operation: str, *args: object) -> object:
+        """What the program answers. Raises the built-in exception that it raised, marked as the program's."""
+        sent = list(args[1]) if operation == "call" else []
+        reply = self._exchange({"operation": operation, "args": encode(list(args), self._refer)})
+        changed = reply.get("args")
+        for before, after in zip(sent, changed if isinstance(changed, list) else (), strict=False):
+            if after is not None and type(before) in MUTABLE:
+                _replace(before, self._decode(after))
+        return self._decode(reply.get("value"))
+
+    def names(self, wanted: list[str]) -> dict[str, object]:
+        """Those of the names that the program has, with their values."""
+        found = self._exchange({"names": wanted}).get("value")
+        if not isinstance(found, dict):
+            raise Gone
+        return {name: self._decode(data) for name, data in found.items() if name in wanted}
+
+    def start(self) -> None:
+        """Run the program."""
+        self._exchange({"start": True})
+
+    def _decode(self, data: object) -> object:
+        try:
+            return decode(data, self._referred)
+        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, RecursionError):
+            raise Gone from None
+
+    def _exchange(self, message: dict) -> dict:
+        self.channel.send(message)
+        while True:
+            reply = self.channel.receive()
+            if "callback" not in reply:
+                break
+            self.channel.send(self._call_back(reply))
+        if "raised" in reply:
+            raise _raised(reply["raised"])
+        return reply
+
+    def _call_back(self, message: dict) -> dict:
+        try:
+            args, kwargs = self._decode(message.get("args"))
+            return {"value": encode(self.callbacks[message["callback"]](*args, **kwargs), self._refer)}
+        except Gone:
+            raise
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"}
+
+
+def _replace(before: object, after: object) -> None:
+    """Change a container of the test as the program changed its copy."""
+    if type(after) is not type(before) or after == before:
+        return
+    if isinstance(before, list | bytearray):
+        before[:] = after
+    else:
+        before.clear()
+        before.update(after)
+
+
+def _raised(data: object) -> BaseException:
+    name, text = data if isinstance(data, list) and len(data) == 2 else ("", "")
+    kind = getattr(builtins, name, None) if isinstance(name, str) else None
+    wanted = kind if isinstance(kind, type) and issubclass(kind, Exception) else ProgramError
+    try:
+        error = wanted(text)
+    except TypeError:  # a UnicodeDecodeError takes more than a text
+        error = ProgramError(text)
+    error.of_program = True
+    return error
+
+
+def judge(case: dict, connection: socket.socket) -> dict[str, bool]:
+    """Whether the test holds, and whether the program ran into an error of its own in it.
+
+    case: {"imports", "code"}, texts in Python, or {"function", "args", "expected"}. `unusable`: a test asks for what
+    is not here.
+    """
+    side = Judge(connection)
+    missing: set[str] = set()
+    try:
+        scope: dict[str, object] = {"__name__": "test", "__builtins__": builtins}
+        exec(compile(case.get("imports", ""), "<imports>", "exec"), scope)
+        side.start()
+        passed = _call_holds(side, case) if "function" in case else _test_holds(side, case["code"], scope, missing)
+        return {"passed": passed, "error": False}
+    except (ImportError, Unusable) as error:
+        own = _of_program(error)
+        return {"passed": False, "error": own, "unusable": not own}
+    except NameError as error:
+        return {"passed": False, "error": _of_program(error) or error.name in missing}
+    except Gone:
+        return {"passed": False, "error": True}
+    except BaseException as error:
+        return {"passed": False, "error": _of_program(error)}
+
+
+def _of_program(error: BaseException) -> bool:
+    return getattr(error, "of_program", False)
+
+
+def _call_holds(side: Judge, case: dict) -> bool:
+    name = case["function"]
+    found = side.names([name, "Solution"])
+    if name not in found and isinstance(found.get("Solution"), Remote):
+        function = getattr(found["Solution"](), name)
+    else:
+        function = found.get(name)
+    if not isinstance(function, Remote):
+        error = NameError(f"no function {name}")
+        error.of_program = True
+        raise error
+    value, expected = function(*map(_keyed, case["args"])), case["expected"]
+    wrapped = isinstance(expected, list) and len(expected) == 1
+    return same(value, expected) or (wrapped and same(value, expected[0]))
+
+
+def _keyed(arg: object) -> object:
+    """JSON has no keys but texts."""
+    whole = isinstance(arg, dict) and arg and all(_WHOLE.fullmatch(key) for key in arg)
+    return {int(key): value for key, value in arg.items()} if whole else arg
+
+
+def same(value: object, expected: object) -> bool:
+    """Whether a returned value is what a test in JSON expects: tuples are lists there, and keys are texts.
+
+    Floats may differ by 1e-6, relative or absolute.
+    """
+    if isinstance(expected, list):
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(expected)
+            and all(same(a, b) for a, b in zip(value, expected, strict=True))
+        )
+    if isinstance(expected, dict):
+        if not isinstance(value, dict) or len(value) != len(expected):
+            return False
+        named = {_key(key): item for key, item in value.items()}
+        return named.keys() == expected.keys() and all(same(named[key], expected[key]) for key in expected)
+    if isinstance(value, float) or isinstance(expected, float):
+        numbers = isinstance(value, int | float) and isinstance(expected, int | float)
+        return numbers and (value == expected or abs(value - expected) <= 1e-6 * max(1.0, abs(expected)))
+    return not isinstance(value, Remote) and value == expected
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else json.dumps(key) if isinstance(key, bool | int | float) else repr(key)
+
+
+def _test_holds(side: Judge, code: str, scope: dict[str, object], missing: set[str]) -> bool:
+    """Run a test, whose names are the program's where they are in no `scope`; those that it has not go to `missing`."""
+    tree = ast.parse(code)
+    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            own |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - own - scope.keys()
+    free = {name for name in used if not hasattr(builtins, name)}
+    found = side.names(sorted(free) or _first_called(tree))
+    missing |= free - found.keys()
+    scope.update(found)
+    exec(compile(tree, "<test>", "exec"), scope)
+    return True
+
+
+def _first_called(node: ast.AST) -> list[str]:
+    """The function that is called first, in a list, where it has a name.
+
+    `assert sum(10, 15) == 6` may test a function `sum` of the program. No other name of Python's is ever taken
+    from the program: in `assert set(sum(x)) == set(y)` a `set` of its own could make everything equal.
+    """
+    for child in ast.iter_child_nodes(node):
+        found = _first_called(child)
+        if found:
+            return found
+    return [node.func.id] if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else []

@@ -1,0 +1,75 @@
+"""Values as JSON: what one process says to another that does not trust it.
+
+Nothing is ever built from it but the types named here, so that no value brings code of the program with it:
+an object of the program's own class is a reference, which means something in the program's process alone.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+from collections.abc import Callable
+
+_SERIES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
+_TABLES = {"dict": dict, "OrderedDict": collections.OrderedDict, "Counter": collections.Counter}
+_TEXTUAL = {  # type, to text, from text
+    "int": (int, lambda x: format(x, "x"), lambda text: int(text, 16)),  # decimal digits of a huge one take too long
+    "bytes": (bytes, bytes.hex, bytes.fromhex),
+    "bytearray": (bytearray, bytearray.hex, bytearray.fromhex),
+    "complex": (complex, repr, complex),
+    "Fraction": (fractions.Fraction, str, fractions.Fraction),
+    "Decimal": (decimal.Decimal, str, decimal.Decimal),
+    "date": (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
+    "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    "time": (datetime.time, datetime.time.isoformat, datetime.time.fromisoformat),
+}
+_NAMES = {kind: name for name, kind in (_SERIES | _TABLES).items()} | {k: name for name, (k, *_) in _TEXTUAL.items()}
+_BASES = (int, float, str, bytes, list, tuple, set, frozenset, dict)
+_EXACT = 1 << 53
+
+
+def encode(value: object, refer: Callable[[object], object]) -> object:
+    """The value for `json.dumps`; `refer` gives the id of one that is no plain data.
+
+    An object of a subclass is sent as its base class: a named tuple as a tuple. Raises RecursionError.
+    """
+    kind = type(value)
+    if value is None or kind in (bool, float, str) or (kind is int and -_EXACT < value < _EXACT):
+        return value
+    name = _NAMES.get(kind)
+    if name in _SERIES:
+        return [name, [encode(item, refer) for item in value]]
+    if name in _TABLES:
+        return [name, [[encode(key, refer), encode(item, refer)] for key, item in value.items()]]
+    if name is not None:
+        return [name, _TEXTUAL[name][1](value)]
+    if kind is range:
+        return ["range", [format(part, "x") for part in (value.start, value.stop, value.step)]]
+    base = next((base for base in _BASES if isinstance(value, base)), None)
+    if base is None:
+        return ["reference", refer(value)]
+    if base in (int, float, str):
+        return encode({int: int.__index__, float: float.__float__, str: str.__str__}[base](value), refer)
+    return encode(base(value), refer)
+
+
+def decode(data: object, referred: Callable[[object], object]) -> object:
+    """The value that `encode` was given. Raises ValueError, TypeError or RecursionError for anything else."""
+    if not isinstance(data, list):
+        if isinstance(data, dict):
+            raise ValueError("no value")
+        return data
+    name, content = data
+    if name in _SERIES:
+        return _SERIES[name](decode(item, referred) for item in content)
+    if name in _TABLES:
+        return _TABLES[name]({decode(key, referred): decode(item, referred) for key, item in content})
+    if name == "range":
+        return range(*(int(part, 16) for part in content))
+    if name == "reference":
+        return referred(content)
+    if name not in _TEXTUAL:
+        raise ValueError("no value")
+    return _TEXTUAL[name][2](content)

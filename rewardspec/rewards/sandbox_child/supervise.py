@@ -1,0 +1,226 @@
+"""The process that a sandbox starts: runs a program on all its tests, one after the other, and reports on them.
+
+It reads a request from file 0 and writes JSON lines to file 1: `{"ready": true}` or `{"refused": why}`, then one for
+each test. What tests in Python expect lies in a file of its own, which no process that runs the program has open.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from rewardspec.rewards.sandbox_child.confine import Confinement, die_with_parent, enter, hide
+from rewardspec.rewards.sandbox_child.converse import Gone, hold_program, run_program
+from rewardspec.rewards.sandbox_child.judge import judge
+
+JUDGE_BYTES = 1 << 30  # of address space
+# what programs like to import: once here instead of once a test
+COMMON = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string")
+COMMON += ("threading", "typing")
+
+
+def main() -> None:
+    with open(0, "rb", closefd=False) as file:
+        request = json.load(file)
+    die_with_parent(request["parent"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        confinement = enter(request["mode"], request["folder"])
+        hide()
+        confinement.fresh_folder()
+    except OSError as error:
+        _report({"refused": str(error)})
+        return
+    _report({"ready": True})
+    for name in COMMON:
+        if name in request["program"]:
+            importlib.import_module(name)
+    secrets = request["secrets"]
+    count = len(request["inputs"]) if secrets is None else request["count"]
+    gc.freeze()
+    end = time.monotonic() + request["total"]
+    for i in range(count):
+        seconds = min(request["timeout"], end - time.monotonic())
+        if seconds <= 0:
+            _report({"end": "timeout"})
+            continue
+        if i:
+            confinement.fresh_folder()
+        if secrets is None:
+            found = _run_with_input(confinement, request, request["inputs"][i], seconds)
+        else:
+            found = _run_with_judge(confinement, request, i, seconds)
+        _report(found)
+    confinement.kill_all()
+
+
+def _report(line: dict) -> None:
+    data = json.dumps(line).encode() + b"\n"
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _fork(confinement: Confinement, memory: int, seconds: float, keep: dict[int, int], run: Callable[[], int]) -> int:
+    """Start a confined process that does `run` and ends with its status, and give its id.
+
+    keep: the files that it has, by their numbers there; anything else is closed, and 0, 1 and 2 are empty.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        high = {number: os.dup2(file, 200 + number) for number, file in keep.items()}  # so that none is overwritten
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in {0, 1, 2, *high}:
+            os.dup2(high.get(number, nothing), number)
+        os.closerange(max(2, *keep) + 1, os.sysconf("SC_OPEN_MAX"))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        confinement.drop(memory, seconds)
+        os.environ.clear()
+        os.environ.update(PATH="/usr/bin:/bin", HOME=confinement.folder, TMPDIR=confinement.folder, LANG="C.UTF-8")
+        status = run()
+    finally:
+        os._exit(status)
+
+
+def _run_with_input(confinement: Confinement, request: dict, text: str, seconds: float) -> dict:
+    """One test by standard input: what the program wrote, and how it ended."""
+    source = os.memfd_create("input")
+    _write_all(source, text.encode("utf-8", "surrogatepass"))
+    os.lseek(source, 0, os.SEEK_SET)
+    reader, writer = os.pipe()
+
+    def run() -> int:
+        return _as_main(request["program"])
+
+    pid = _fork(confinement, request["memory"], seconds, {0: source, 1: writer}, run)
+    os.close(source)
+    os.close(writer)
+    written, end = _watch(pid, reader, request["output"], seconds)
+    confinement.kill_all()
+    written += _rest(reader, request["output"] + 1 - len(written))
+    os.close(reader)
+    if len(written) > request["output"]:
+        end = "output"
+    return {"end": end, "written": written.decode("utf-8", "replace") if end != "output" else ""}
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _as_main(program: str) -> int:
+    """Run the program as a script, to its very end; its exit status."""
+    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
+    sys.argv = ["program.py"]
+    status = 0
+    try:
+        run_program(program, "__main__")
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        status = 1
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()  # waits for the program's threads, as Python does at its end
+    importlib.import_module("atexit")._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except BaseException:
+        status = status or 1
+    return status & 0xFF
+
+
+def _watch(pid: int, reader: int, most: int, seconds: float) -> tuple[bytes, str]:
+    """What comes from `reader` until the process ends, and how it ended; one that has to be killed still runs."""
+    end = time.monotonic() + seconds
+    parts: list[bytes] = []
+    length = 0
+    ended = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    try:
+        while True:
+            ready = {file for file, _ in poll.poll(max(0.0, end - time.monotonic()) * 1000)}
+            if not ready:
+                return b"".join(parts), "timeout"
+            if reader in ready:
+                part = os.read(reader, 1 << 16)
+                parts.append(part)
+                length += len(part)
+                if length > most:
+                    return b"".join(parts), "output"
+                if not part:
+                    poll.unregister(reader)
+            if ended in ready:
+                status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                fine = status.si_code == os.CLD_EXITED and status.si_status == 0
+                return b"".join(parts), "ok" if fine else "error"
+    finally:
+        os.close(ended)
+
+
+def _rest(reader: int, most: int) -> bytes:
+    """What is left in a pipe that nobody writes to any more."""
+    os.set_blocking(reader, False)
+    parts = []
+    while most > 0:
+        try:
+            part = os.read(reader, min(most, 1 << 16))
+        except BlockingIOError:
+            break
+        if not part:
+            break
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+def _run_with_judge(confinement: Confinement, request: dict, i: int, seconds: float) -> dict:
+    """One test in Python: whether it holds, and how it ended."""
+    ours, theirs = socket.socketpair()
+    reader, writer = os.pipe()
+
+    def hold() -> int:
+        try:
+            hold_program(request["program"], request["setup"], socket.socket(fileno=3))
+        except Gone:
+            return 0
+        return 1
+
+    def decide() -> int:
+        hide()
+        os.lseek(4, 0, os.SEEK_SET)  # one offset for all that judge
+        with open(4, "rb") as file:
+            case = json.loads(file.read().splitlines()[i])
+        _write_all(5, json.dumps(judge(case, socket.socket(fileno=3))).encode())
+        return 0
+
+    _fork(confinement, request["memory"], seconds, {3: theirs.fileno()}, hold)
+    theirs.close()
+    pid = _fork(confinement, JUDGE_BYTES, seconds, {3: ours.fileno(), 4: request["secrets"], 5: writer}, decide)
+    os.close(writer)
+    ours.close()
+    written, end = _watch(pid, reader, 1 << 12, seconds)
+    confinement.kill_all()
+    written += _rest(reader, 1 << 12)
+    os.close(reader)
+    if end != "ok":
+        return {"end": end if end == "timeout" else "error"}
+    found = json.loads(written)
+    if found.get("unusable"):
+        return {"end": "unusable"}
+    return {"end": "error" if found["error"] else "ok", "passed": found["passed"]}
