@@ -38,6 +38,7 @@ for name, path in (("rewardspec", {0!r}), ("rewardspec.rewards", {1!r})):
 from rewardspec.rewards.sandbox_child.supervise import main
 main()
 """
+_PROBE = "import dataclasses, heapq, sqlite3\nprint(input())"  # what no process has loaded before
 _log = logging.getLogger(__name__)
 
 
@@ -89,9 +90,10 @@ class Protections:
 def protections() -> Protections:
     """What is in force on this machine, found by running a program. Raises SandboxError."""
     mode, why = _mode()
-    own, root = mode != "limits", os.getuid() == 0
-    # the kernel does not limit root's processes: in `root` and `limits` a program of root's gets a user of its own
-    return Protections(own, own, own, mode != "user" or not root, own or root, own or root, why)
+    spaces, apart = mode in ("root", "user"), mode != "limits"
+    # the kernel does not limit the processes of root
+    bounded = mode in ("root", "other") or os.getuid() != 0
+    return Protections(spaces, spaces, spaces, bounded, apart, apart, why)
 
 
 @lru_cache(maxsize=1)
@@ -103,24 +105,25 @@ def _mode() -> tuple[str, str]:
 
     why = []
     for mode in MODES:
-        if mode == "root" and os.getuid() != 0:
+        if mode in ("root", "other") and os.getuid() != 0:
             continue
         try:
-            found = run_with_inputs("import json, decimal\nprint(input())", ["héllo"], Limits(), mode=mode)
+            found = run_with_inputs(_PROBE, ["héllo"], Limits(), mode=mode)
         except SandboxError as error:
             why.append(f"{mode}: {error}")
             continue
         if found == [Result("ok", "héllo\n")]:
-            if mode == "limits":
-                _log.warning("programs run with the network and the file system in reach (%s)", "; ".join(why))
-            return mode, "" if mode != "limits" else "; ".join(why)
+            if mode in ("root", "user"):
+                return mode, ""
+            _log.warning("programs run with the network and the file system in reach (%s)", "; ".join(why))
+            return mode, "; ".join(why)
         why.append(f"{mode}: {found[0].end}")
     raise SandboxError("; ".join(why))
 
 
 def run_with_inputs(program: str, inputs: Sequence[str], limits: Limits, *, mode: str | None = None) -> list[Result]:
     """Run a program as a script, once for each standard input. Raises SandboxError."""
-    return _run({"program": program, "inputs": list(inputs), "secrets": None}, len(inputs), limits, mode)
+    return _run({"program": program, "inputs": list(inputs), "count": len(inputs), "secrets": None}, limits, mode)
 
 
 def run_with_tests(
@@ -137,12 +140,12 @@ def run_with_tests(
         with open(os.dup(secrets), "wb") as file:
             file.writelines(json.dumps(test).encode() + b"\n" for test in tests)
         request = {"program": program, "setup": setup, "count": len(tests), "secrets": secrets}
-        return _run(request, len(tests), limits, mode, secrets)
+        return _run(request, limits, mode, secrets)
     finally:
         os.close(secrets)
 
 
-def _run(request: dict, count: int, limits: Limits, mode: str | None, *files: int) -> list[Result]:
+def _run(request: dict, limits: Limits, mode: str | None, *files: int) -> list[Result]:
     mode = mode or _mode()[0]
     home = tempfile.mkdtemp(prefix="rewardspec-")
     try:
@@ -163,7 +166,7 @@ def _run(request: dict, count: int, limits: Limits, mode: str | None, *files: in
         raise SandboxError(lines[0]["refused"] if lines else "Python does not start")
     found = [Result(**line) for line in lines[1:]]
     # a program that did away with its supervisor has failed
-    return found + [Result("error")] * (count - len(found))
+    return found + [Result("error")] * (request["count"] - len(found))
 
 
 def _lines(request: bytes, seconds: float, files: tuple[int, ...]) -> list[dict]:

@@ -2,7 +2,8 @@
 
 In the modes `root` and `user` it has namespaces of its own: no network, no other process, and of the file system
 only the Python installation and the system's libraries, read-only, beside an empty folder in memory. `root` needs
-CAP_SYS_ADMIN, `user` a kernel that gives user namespaces to everyone; `limits` is what is left without them.
+CAP_SYS_ADMIN, `user` a kernel that gives user namespaces to everyone. In `root` and `other`, for which root alone has
+the right, programs are a user of their own. `limits` is what is left without all that.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ import math
 import os
 import resource
 import signal
-import subprocess
 import sys
-from dataclasses import dataclass
 
-MODES = ("root", "user", "limits")  # from the strictest
+MODES = ("root", "user", "other", "limits")  # from the strictest
 PROCESSES = 64  # processes and threads of a program
 FILES = 128  # open ones
 FILE_BYTES = 16 << 20
@@ -56,17 +55,23 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-@dataclass(frozen=True)
 class Confinement:
-    """What is in force: `folder` is the working directory of programs, `uid` their user where they have one."""
+    """What is in force: `folder` is the working directory of programs, `uid` their user where they have one.
 
-    mode: str
-    folder: str
-    uid: int | None
+    No dataclass: that module takes longer to import than a program to run.
+    """
+
+    def __init__(self, mode: str, folder: str, uid: int | None):
+        self.mode, self.folder, self.uid = mode, folder, uid
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nothing but this process and the program's, and no file but the program's can be written."""
+        return self.mode in ("root", "user")
 
     def fresh_folder(self) -> None:
         """Nothing that an earlier test wrote is there any more."""
-        if self.mode == "limits":
+        if not self.alone:
             remove(self.folder)
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             if self.uid is not None:
@@ -79,7 +84,7 @@ class Confinement:
 
     def kill_all(self) -> None:
         """End every process of the program, and wait until none is left."""
-        if self.mode != "limits":
+        if self.alone:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)  # this is process 1: everything else there is the program's
         elif self.uid is not None:
@@ -91,7 +96,7 @@ class Confinement:
                 os._exit(0)
             os.waitpid(killer, 0)
         while True:
-            if self.mode == "limits":
+            if not self.alone:
                 _kill_descendants()
             try:
                 os.waitpid(-1, 0)
@@ -100,7 +105,7 @@ class Confinement:
 
     def drop(self, memory: int, seconds: float) -> None:
         """Give up every right, for good. memory: bytes of address space; seconds: of processor time, at least."""
-        own = 0 if self.mode != "limits" or self.uid is not None else _threads_of(os.getuid())
+        own = _threads_of(os.getuid()) if self.mode == "limits" else 0
         limits = {
             resource.RLIMIT_AS: memory,
             resource.RLIMIT_CPU: math.ceil(seconds) + 1,
@@ -139,8 +144,8 @@ def enter(mode: str, folder: str) -> Confinement:
 
     In a mode with namespaces what goes on after the call is process 1 of a new one; its parent waits in here.
     """
-    uid = _OWN_IDS + os.getpid() if os.getuid() == 0 and mode != "user" else None
-    if mode == "limits":
+    uid = _OWN_IDS + os.getpid() if mode in ("root", "other") else None
+    if mode in ("other", "limits"):
         _prctl(_SUBREAPER, 1)
         os.chmod(os.path.dirname(folder), 0o711)
         return Confinement(mode, folder, uid)
@@ -200,6 +205,8 @@ def _read_only(path: str) -> None:
 
 def remove(folder: str) -> None:
     """Remove a folder of a program that has ended, whatever is in it."""
+    import subprocess  # slow to import, and not needed where there are namespaces
+
     for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # any depth; neither follows links
         subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import operator
 import socket
-import sys
-import types
 from collections.abc import Callable
 
 from rewardspec.rewards.sandbox_child.plain import decode, encode
@@ -73,8 +71,8 @@ class Channel:
         return message
 
 
-def hold_program(program: str, setup: str, connection: socket.socket) -> None:
-    """The program's process: runs the program, then what the other process asks for, until that ends."""
+def hold_program(run: Callable[[], dict[str, object]], setup: str, connection: socket.socket) -> None:
+    """Does what the other process asks for, until that ends; first to `run` the program, which gives its names."""
     channel = Channel(connection)
     objects: list[object] = []
 
@@ -95,11 +93,12 @@ def hold_program(program: str, setup: str, connection: socket.socket) -> None:
     names: dict[str, object] = {}
 
     def answer(message: dict) -> dict:
+        nonlocal names
         try:
             if "names" in message:
                 return {"value": {name: to_wire(names[name]) for name in message["names"] if name in names}}
             if "start" in message:
-                names.update(run_program(program, "program"))
+                names = run()
                 if setup:
                     exec(compile(setup, "<setup>", "exec"), names)
                 return {"value": None}
@@ -136,11 +135,3 @@ def _callback(channel: Channel, number: int, to_wire: Callable, from_wire: Calla
         return from_wire(reply["value"])
 
     return function
-
-
-def run_program(program: str, name: str) -> dict[str, object]:
-    """The names of the program after it ran as the module `name`. Raises what it raises."""
-    module = types.ModuleType(name)
-    sys.modules[name] = module
-    exec(compile(program, "<program>", "exec", dont_inherit=True), module.__dict__)
-    return module.__dict__

@@ -12,14 +12,12 @@ import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
+import types
 from collections.abc import Callable
 
 from rewardspec.rewards.sandbox_child.confine import Confinement, die_with_parent, enter, hide
-from rewardspec.rewards.sandbox_child.converse import Gone, hold_program, run_program
-from rewardspec.rewards.sandbox_child.judge import judge
 
 JUDGE_BYTES = 1 << 30  # of address space
 # what programs like to import: once here instead of once a test
@@ -31,6 +29,9 @@ def main() -> None:
     with open(0, "rb", closefd=False) as file:
         request = json.load(file)
     die_with_parent(request["parent"])
+    in_python = request["secrets"] is not None
+    if in_python:  # for the others these take longer than a program does, and later the file system is another
+        importlib.import_module("rewardspec.rewards.sandbox_child.judge")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         confinement = enter(request["mode"], request["folder"])
@@ -43,22 +44,17 @@ def main() -> None:
     for name in COMMON:
         if name in request["program"]:
             importlib.import_module(name)
-    secrets = request["secrets"]
-    count = len(request["inputs"]) if secrets is None else request["count"]
     gc.freeze()
     end = time.monotonic() + request["total"]
-    for i in range(count):
+    for i in range(request["count"]):
         seconds = min(request["timeout"], end - time.monotonic())
         if seconds <= 0:
             _report({"end": "timeout"})
             continue
         if i:
             confinement.fresh_folder()
-        if secrets is None:
-            found = _run_with_input(confinement, request, request["inputs"][i], seconds)
-        else:
-            found = _run_with_judge(confinement, request, i, seconds)
-        _report(found)
+        run = _run_with_judge if in_python else _run_with_input
+        _report(run(confinement, request, i, seconds))
     confinement.kill_all()
 
 
@@ -92,10 +88,10 @@ def _fork(confinement: Confinement, memory: int, seconds: float, keep: dict[int,
         os._exit(status)
 
 
-def _run_with_input(confinement: Confinement, request: dict, text: str, seconds: float) -> dict:
+def _run_with_input(confinement: Confinement, request: dict, i: int, seconds: float) -> dict:
     """One test by standard input: what the program wrote, and how it ended."""
     source = os.memfd_create("input")
-    _write_all(source, text.encode("utf-8", "surrogatepass"))
+    _write_all(source, request["inputs"][i].encode("utf-8", "surrogatepass"))
     os.lseek(source, 0, os.SEEK_SET)
     reader, writer = os.pipe()
 
@@ -141,6 +137,14 @@ def _as_main(program: str) -> int:
     except BaseException:
         status = status or 1
     return status & 0xFF
+
+
+def run_program(program: str, name: str) -> dict[str, object]:
+    """The names of the program after it ran as the module `name`. Raises what it raises."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(program, "<program>", "exec", dont_inherit=True), module.__dict__)
+    return module.__dict__
 
 
 def _watch(pid: int, reader: int, most: int, seconds: float) -> tuple[bytes, str]:
@@ -191,12 +195,17 @@ def _rest(reader: int, most: int) -> bytes:
 
 def _run_with_judge(confinement: Confinement, request: dict, i: int, seconds: float) -> dict:
     """One test in Python: whether it holds, and how it ended."""
+    import socket
+
+    from rewardspec.rewards.sandbox_child.converse import Gone, hold_program
+    from rewardspec.rewards.sandbox_child.judge import judge
+
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()
 
     def hold() -> int:
         try:
-            hold_program(request["program"], request["setup"], socket.socket(fileno=3))
+            hold_program(lambda: run_program(request["program"], "program"), request["setup"], socket.socket(fileno=3))
         except Gone:
             return 0
         return 1
