@@ -1,5 +1,6 @@
 """Programs as rewards: what they come to on hand-worked tests, and that neither accidents nor tricks get anywhere."""
 
+import contextlib
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from rewardspec.rewards.sandbox import (
     run_with_inputs,
     run_with_tests,
 )
+from rewardspec.rewards.sandbox_child.plain import decode, encode
 
 
 def works(mode):
@@ -161,6 +163,12 @@ def test_share_of_assertions_that_hold(program, passed, clean):
 )
 def test_tests_in_python_see_the_program_as_if_it_were_theirs(program, test):
     assert scores(program, [test]) == (1, 1)
+
+
+def test_an_exit_is_no_exception_that_a_test_waits_for():
+    test = "try:\n    f(0)\nexcept Exception:\n    pass\nelse:\n    assert False"
+    assert scores("import os\ndef f(x): os._exit(0)", [test]) == (0, 0)
+    assert scores("def f(x): raise KeyError(x)", [test]) == (1, 1)
 
 
 def test_set_up_is_the_programs():
@@ -513,14 +521,27 @@ def test_files_outside_are_out_of_reach(mode, tmp_path):
     tmp_path.chmod(0o777)
     assert ran(f"open({str(secret)!r})", mode).end == "error"
     assert ran(f"open({str(tmp_path / 'new')!r}, 'w')", mode).end == "error"
-    for path in ("/etc/passwd", "/proc/1/environ", "/proc/self/status", "/dev/vda", "/run", "/sys/kernel"):
+    for path in (
+        "/etc/passwd",
+        "/proc/1/environ",
+        "/proc/self/status",
+        "/dev/vda",
+        "/dev/sda",
+        "/run",
+        "/sys",
+        "/home",
+    ):
         assert ran(f"import os\nprint(os.path.exists({path!r}))", mode).written == "False\n"
     library = json.__file__
     assert ran(f"open({library!r}).read()", mode).end == "ok"
     assert ran(f"open({library!r}, 'a')", mode).end == "error"
     assert ran(f"import os\nos.remove({library!r})", mode).end == "error"
-    assert ran("open('/usr/new', 'w')", mode).end == "error"
-    assert ran("open('/new', 'w')", mode).end == "error"
+    for path in ("/usr/new", "/new", "/dev/new", "/dev/shm/new", "/proc/new"):
+        assert ran(f"open({path!r}, 'w')", mode).end == "error"
+    assert (
+        ran("import os, tempfile\nopen('/tmp/a', 'w')\ntempfile.mkdtemp()\nprint(len(os.listdir()))", mode).written
+        == "2\n"
+    )
     assert (
         ran("print(len(open('/dev/urandom', 'rb').read(8)), open('/dev/null', 'w').write('abc'))", mode).written
         == "8 3\n"
@@ -594,6 +615,45 @@ def test_a_machine_without_namespaces_says_so(tmp_path):
     )
     assert done.stdout == "False False False True\n"
     assert "with the network and the file system in reach" in done.stderr
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False)
+        | st.text(st.characters(codec=None))
+        | st.binary()
+        | st.complex_numbers(allow_nan=False)
+        | st.fractions()
+        | st.decimals(allow_nan=False)
+        | st.dates()
+        | st.datetimes().map(lambda time: time.replace(fold=0))
+        | st.times().map(lambda time: time.replace(fold=0)),
+        lambda inner: (
+            st.lists(inner)
+            | st.tuples(inner, inner)
+            | st.dictionaries(st.integers() | st.text(), inner)
+            | st.sets(st.integers() | st.text())
+            | st.frozensets(st.tuples(st.integers()))
+        ),
+    )
+)
+def test_values_arrive_as_they_were_sent(value):
+    def nothing(_):
+        raise AssertionError
+
+    arrived = decode(json.loads(json.dumps(encode(value, nothing))), nothing)
+    assert arrived == value and type(arrived) is type(value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.recursive(st.none() | st.text() | st.integers() | st.sampled_from(["int", "set", "dict"]), st.lists))
+def test_what_is_no_value_is_refused(data):
+    with contextlib.suppress(ValueError, TypeError, ArithmeticError):
+        decode(data, str)
 
 
 # tricks

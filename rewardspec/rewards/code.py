@@ -154,11 +154,13 @@ def judge(
         if key not in known:
             known[key] = read_tests(given)
         parsed.append(known[key])
-    with ThreadPoolExecutor(workers or _processors()) as threads:
-        asked = [
-            _verdict(threads, program_of(text), *rest, limits) for text, *rest in zip(completions, parsed, strict=True)
-        ]
+    threads = ThreadPoolExecutor(workers or _processors())
+    try:
+        programs = map(program_of, completions)
+        asked = [_verdict(threads, *each, limits) for each in zip(programs, parsed, strict=True)]
         return [future.result() for future in asked]
+    finally:
+        threads.shutdown(cancel_futures=True)  # an interrupt waits for the programs that run, for no others
 
 
 def _processors() -> int:
@@ -173,7 +175,7 @@ def _verdict(threads: ThreadPoolExecutor, program: str, tests: Tests, limits: Li
     key = (hashlib.sha256(program.encode("utf-8", "surrogatepass")).digest(), tests.digest, limits)
     with _keeping:
         known = _kept.get(key)
-        if known is not None and not (known.done() and known.result() is None):
+        if known is not None and not (known.done() and (known.cancelled() or known.result() is None)):
             _kept.move_to_end(key)
             return known
         _kept[key] = future = threads.submit(_run, program, tests, limits)

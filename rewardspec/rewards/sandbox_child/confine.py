@@ -185,21 +185,23 @@ def _new_root(root: str) -> str:
         else:
             _write(inside, "")
         _mount(path, inside, None, _BIND | _REC)
-    for name in ("dev", "work", "proc", "tmp"):
-        os.makedirs(f"{root}/{name}", exist_ok=True)
-    _read_only(root)
+    for name in ("dev", "work"):
+        os.mkdir(f"{root}/{name}")
+    os.symlink("work", f"{root}/tmp")
+    _restrict(root, _RDONLY | _NOSUID | _NODEV, _AT_RECURSIVE)
     _mount("tmpfs", f"{root}/dev", "tmpfs", _NOSUID, "size=64k,mode=755")
     for name in ("null", "zero", "full", "random", "urandom"):
         _write(f"{root}/dev/{name}", "")
         _mount(f"/dev/{name}", f"{root}/dev/{name}", None, _BIND)
+    _restrict(f"{root}/dev", _RDONLY | _NOSUID, 0)
     os.chroot(root)  # nobody in there can leave it: that takes a capability, and a namespace that gives one is refused
     os.chdir("/")
     return "/work"
 
 
-def _read_only(path: str) -> None:
-    attributes = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID | _NODEV, 0, 0, 0)
-    arguments = _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, ctypes.byref(attributes), ctypes.sizeof(attributes)
+def _restrict(path: str, flags: int, how: int) -> None:
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
+    arguments = _AT_FDCWD, os.fsencode(path), how, ctypes.byref(attributes), ctypes.sizeof(attributes)
     _call(f"mount_setattr {path}", _libc.syscall(_MOUNT_SETATTR, *arguments))
 
 

@@ -30,7 +30,7 @@ _OPERATIONS: dict[str, Callable] = {
 }
 
 
-class Gone(Exception):
+class Gone(BaseException):  # no `except Exception` of a test or a program takes it for an error that it waits for
     """The other process has ended, or says what cannot be understood."""
 
 

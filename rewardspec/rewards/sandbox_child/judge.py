@@ -24,7 +24,7 @@ class ProgramError(Exception):
     """The program raised something."""
 
 
-class Unusable(Exception):
+class Unusable(BaseException):
     """The test asks for what cannot be done here."""
 
 
