@@ -138,6 +138,8 @@ def test_share_of_assertions_that_hold(program, passed, clean):
     ("program", "test"),
     [
         ("def sum(a, b): return a * b", "assert sum(2, 5) == 10"),  # named as a function of Python
+        ("def sum(a, b): return a * b", "x = sum(2, 5)\nassert x == 10"),
+        ("def f(x): return x + 1", "f = f(1)\nassert f == 2"),
         ("def f(xs): xs.sort()", "xs = [3, 1, 2]\nf(xs)\nassert xs == [1, 2, 3]"),
         ("def f(g, x): return [g(y) for y in x]", "assert f(lambda y: y + 1, [1, 2]) == [2, 3]"),
         ("def f(k): return lambda x: x + k", "assert f(2)(3) == 5"),
@@ -654,6 +656,20 @@ def test_values_arrive_as_they_were_sent(value):
 def test_what_is_no_value_is_refused(data):
     with contextlib.suppress(ValueError, TypeError, ArithmeticError):
         decode(data, str)
+
+
+def test_where_nothing_can_be_run_nothing_is_scored(monkeypatch, caplog):
+    def refuse():
+        raise SandboxError("no process can be started")
+
+    monkeypatch.setattr("rewardspec.rewards.code.protections", refuse)
+    assert scores("print(2)", DOUBLE) == (None, None)
+    assert "no process can be started" in caplog.text
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    assert scores("print(22)", DOUBLE) == (None, None)
+    monkeypatch.undo()
+    assert scores("print(22)", DOUBLE) == (0, 1)  # and it is asked anew
 
 
 # tricks

@@ -42,7 +42,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rewardspec.rewards.reward import BadReference, between, reward
-from rewardspec.rewards.sandbox import Limits, Result, SandboxError, run_with_inputs, run_with_tests
+from rewardspec.rewards.sandbox import Limits, Result, SandboxError, protections, run_with_inputs, run_with_tests
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 Mebibytes = Annotated[int, Field(ge=64, le=1 << 20)]
@@ -93,6 +93,7 @@ def pass_rate(
 ) -> list[float | None]:
     """The share of its tests that the program in each completion passes.
 
+    tests: inputs and outputs, calls, or texts with `assert`, for each completion; the module says in which forms.
     timeout: seconds by the clock for one test; total: for all tests of a program, those not reached by then failed.
     memory: MiB for each process. workers: programs at once, for None as many as there are processors.
     None for a program that cannot be run here, or a test that needs what is not here. Raises BadReference.
@@ -154,6 +155,11 @@ def judge(
         if key not in known:
             known[key] = read_tests(given)
         parsed.append(known[key])
+    try:
+        protections()
+    except SandboxError as error:
+        _log.warning("no program can be run: %s", error)
+        return [None] * len(parsed)
     threads = ThreadPoolExecutor(workers or _processors())
     try:
         programs = map(program_of, completions)

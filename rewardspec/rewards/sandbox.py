@@ -96,8 +96,16 @@ def protections() -> Protections:
     return Protections(spaces, spaces, spaces, bounded, apart, apart, why)
 
 
-@lru_cache(maxsize=1)
 def _mode() -> tuple[str, str]:
+    with _asking:
+        return _strictest()
+
+
+_asking = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _strictest() -> tuple[str, str]:
     """The strictest mode that works here, and why a stricter one does not."""
     if sys.platform != "linux":
         raise SandboxError("programs are run on Linux only")

@@ -261,10 +261,10 @@ def _test_holds(side: Judge, code: str, scope: dict[str, object], missing: set[s
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             own |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - own - scope.keys()
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - scope.keys()
     free = {name for name in used if not hasattr(builtins, name)}
-    found = side.names(sorted(free) or _first_called(tree))
-    missing |= free - found.keys()
+    found = side.names(sorted(free) if free - own else _first_called(tree))
+    missing |= free - own - found.keys()
     scope.update(found)
     exec(compile(tree, "<test>", "exec"), scope)
     return True
