@@ -678,14 +678,36 @@ def diff(
     before: Annotated[Path, typer.Argument(help="A spec file.", show_default=False)],
     after: Annotated[Path, typer.Argument(help="Another one.", show_default=False)],
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes to compare.")] = "2,3",
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare on a rollout log (JSON lines or Parquet) in place of small groups.", show_default=False
+        ),
+    ] = None,
+    group_by: Annotated[
+        str | None, typer.Option(help="The log's column that tells groups apart.", show_default=False)
+    ] = None,
+    total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
-    """How two specs differ in meaning: what they say, and the advantages of small groups. Exit status 1 if they do."""
-    from rewardspec.analysis.difference import difference
+    """How two specs differ in meaning: what they say, and the advantages of small groups, or of a rollout log.
+
+    Exit status 1 if they do.
+    """
+    from rewardspec.analysis.difference import difference, difference_on_log
+    from rewardspec.analysis.replay import BadLog
 
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
-    found = difference(_load(before, []), _load(after, []), _sizes(group_sizes))
+    specs = _load(before, []), _load(after, [])
+    try:
+        found = (
+            difference(*specs, _sizes(group_sizes))
+            if rollouts is None
+            else difference_on_log(*specs, rollouts, group_by, total_steps)
+        )
+    except (BadLog, OSError) as error:
+        _misuse(str(error))
     if format == "json":
         typer.echo(json.dumps(found.to_json(), indent=2))
     else:
@@ -701,15 +723,29 @@ def _show_difference(found) -> None:
     if found.changes:
         rows = [(c.what, c.before or "-", c.after or "-") for c in found.changes]
         _table(out, "What they say", ("", "before", "after"), rows)
-    heads = ("group size", "groups", "advantages change", "a sign flips", "signal lost", "signal found")
-    rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
-    _table(out, "Advantages, less the step over the batch", heads, rows)
-    example = next((s.example for s in found.sizes if s.example), None)
+    logged = getattr(found, "logged", None)
+    if logged is not None:
+        example = logged.example
+        heads = ("", "rollouts", "groups")
+        rows = [
+            ("in the log", f"{logged.rollouts:,}", f"{logged.groups:,}"),
+            ("the advantage changes", f"{logged.changed:,}", f"{logged.groups_changed:,}"),
+            ("its sign flips", f"{logged.signs:,}", ""),
+            ("signal lost", "", f"{logged.died:,}"),
+            ("signal found", "", f"{logged.revived:,}"),
+        ]
+        _table(out, f"Advantages, on average {logged.moved:.3g} apart", heads, rows)
+    else:
+        example = next((s.example for s in found.sizes if s.example), None)
+        heads = ("group size", "groups", "advantages change", "a sign flips", "signal lost", "signal found")
+        rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
+        _table(out, "Advantages, less the step over the batch", heads, rows)
     if example:
         names = list(example[0][0])
         rows = [(*(_cell(r[n]) for n in names), f"{a:.6g}", f"{b:.6g}") for r, a, b in example]
-        _table(out, "The first group that changes", (*names, "before", "after"), rows)
-    if not found.exact:
+        title = "The first group that changes" if logged is None else "The group that changes most"
+        _table(out, title, (*names, "before", "after"), rows)
+    if logged is None and not found.exact:
         typer.echo("not every group was compared: some were drawn, some domains are intervals, some values not exact")
 
 

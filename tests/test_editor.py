@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import rewardspec
-from rewardspec.analysis.difference import difference
+from rewardspec.analysis.difference import difference, difference_on_log
 from rewardspec.analysis.editor import is_name, json_schema, spec_like
+from rewardspec.analysis.replay import BadLog
 from rewardspec.diagnostics import Report
 from rewardspec.source import Source
 from rewardspec.syntax.layout import laid_out
@@ -213,6 +214,84 @@ def test_signs_that_flip():
     text = "rewardspec: 1\ncomponents: {{a: {{values: [0, 1], weight: {}}}}}\nadvantage: dr_grpo\n"
     found = difference(rewardspec.loads(text.format(1)), rewardspec.loads(text.format(-1)))
     assert [(s.changed, s.signs) for s in found.sizes] == [(1, 1), (2, 2)]
+
+
+# Differences on a log
+
+BEFORE = "rewardspec: 1\ncomponents: {solved: {values: [0, 1]}, short: {values: [0, 1]}}\nadvantage: dr_grpo\n"
+AFTER = BEFORE.replace("short: {values: [0, 1]}", "short: {values: [0, 1], weight: 3, when: solved >= 1}")
+LOG = [  # (step, prompt, solved, short)
+    *((0, "a", 0, short) for short in (0, 1)),  # 0 and 1 before, both 0 after: signal lost
+    *((0, "b", *rewards) for rewards in ((1, 0), (0, 1))),  # both 1 before, 1 and 0 after: signal found
+    *((1, "a", 1, 0) for _ in range(2)),  # of another step, so another group: nothing before or after
+    *((1, "c", *rewards) for rewards in ((1, 0), (1, 1), (0, 1), (0, 1))),  # 1, 2, 1, 1 and 1, 4, 0, 0
+]
+
+
+def write_log(path):
+    rows = [{"step": s, "prompt": p, "rewards": {"solved": a, "short": b}} for s, p, a, b in LOG]
+    random.Random(0).shuffle(rows)  # a log is in no order
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_difference_on_a_log(tmp_path):
+    path = write_log(tmp_path / "log.jsonl")
+    found = difference_on_log(rewardspec.loads(BEFORE), rewardspec.loads(AFTER), path)
+    logged = found.logged
+    assert (logged.rollouts, logged.groups, logged.steps) == (10, 4, 2)
+    # a: -1/2, 1/2 and 0, 0; b: 0, 0 and 1/2, -1/2; c: -1/4, 3/4, -1/4, -1/4 and -1/4, 11/4, -5/4, -5/4
+    assert (logged.died, logged.revived, logged.groups_changed) == (1, 1, 3)
+    assert (logged.changed, logged.signs) == (7, 0)
+    assert logged.moved == pytest.approx((4 * 0.5 + 2 + 1 + 1) / 10)
+    rows = {(row["solved"], row["short"]): (a, b) for row, a, b in logged.example}
+    assert rows == {(1, 0): (-0.25, -0.25), (1, 1): (0.75, 2.75), (0, 1): (-0.25, -1.25)}
+    assert not found.is_none
+    assert [c.what for c in found.changes] == ["component short", "weight of short"]
+
+
+def test_signs_that_flip_on_a_log(tmp_path):
+    turned = BEFORE.replace("short: {values: [0, 1]}", "short: {values: [0, 1], weight: -1}")
+    logged = difference_on_log(
+        rewardspec.loads(BEFORE), rewardspec.loads(turned), write_log(tmp_path / "log.jsonl")
+    ).logged
+    # a: -1/2, 1/2 turns; b: 0, 0 and 1, -1; c: -1/4, 3/4, -1/4, -1/4 and 5/4, 1/4, -3/4, -3/4
+    assert (logged.changed, logged.signs) == (8, 3)
+
+
+def test_a_scheme_in_other_words_differs_in_nothing_on_a_log(tmp_path):
+    path = write_log(tmp_path / "log.jsonl")
+    plain = rewardspec.loads(BEFORE.replace("dr_grpo", "gdpo"))
+    by_hand = rewardspec.loads(BEFORE.replace("dr_grpo", "whiten(zscore(short) + zscore(solved))"))
+    logged = difference_on_log(plain, by_hand, path).logged
+    assert (logged.changed, logged.died, logged.revived, logged.example) == (0, 0, 0, [])
+
+
+def test_log_that_a_spec_cannot_be_computed_on_is_said_so(tmp_path):
+    path = write_log(tmp_path / "log.jsonl")
+    other = rewardspec.loads("rewardspec: 1\ncomponents: {judged: {values: [0, 1]}}\nadvantage: grpo\n")
+    with pytest.raises(BadLog, match="no column `judged`"):
+        difference_on_log(rewardspec.loads(BEFORE), other, path)
+    narrow = rewardspec.loads(BEFORE.replace("solved: {values: [0, 1]}", "solved: {values: [1, 2]}"))
+    with pytest.raises(BadLog, match=r"step \d: column `solved` is 0"):
+        difference_on_log(rewardspec.loads(BEFORE), narrow, path)
+
+
+def test_diff_command_on_a_log(tmp_path):
+    log = write_log(tmp_path / "log.jsonl")
+    before, after = tmp_path / "before.yaml", tmp_path / "after.yaml"
+    before.write_text(BEFORE)
+    after.write_text(AFTER)
+    done = run("diff", before, after, "--rollouts", log)
+    assert done.returncode == 1
+    assert "signal lost" in done.stdout
+    assert "The group that changes most" in done.stdout
+    found = json.loads(run("diff", before, after, "--rollouts", log, "--format", "json").stdout)
+    assert found["logged"]["died"] == 1
+    assert run("diff", before, before, "--rollouts", log).returncode == 0
+    done = run("diff", before, after, "--rollouts", tmp_path / "none.jsonl")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert run("diff", before, after, "--rollouts", log, "--group-by", "nothing").returncode == 2
 
 
 # The commands

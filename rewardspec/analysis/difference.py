@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rewardspec.analysis.replay import BadLog, Log, read_log
 from rewardspec.analysis.verify import Question
-from rewardspec.compiler import Spec
+from rewardspec.compiler import Spec, compile
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ops.exact import Inexact
 from rewardspec.syntax.tree import format_expr
 
+if TYPE_CHECKING:
+    import numpy as np
+
 MOST_GROUPS = 2000  # of one size
+SAME = 1e-5  # of advantages on a log, which are computed in float32
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,101 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
                 ]
         found.append(sized)
     return Difference(_changes(before, after), found, exact)
+
+
+# On a log ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Logged:
+    """What becomes of the rollouts of a log, the step over the batch included.
+
+    changed: rollouts whose advantage changes. signs: those of which it changes its sign. groups_changed: groups with
+    one that changes. died, revived: groups whose advantage loses its spread, or gets one. moved: the mean magnitude
+    of the change. example: the group that changes most, as rows (columns, before, after).
+    """
+
+    rollouts: int
+    groups: int
+    steps: int
+    changed: int
+    signs: int
+    groups_changed: int
+    died: int
+    revived: int
+    moved: float
+    example: list[tuple[dict, float, float]]
+
+
+@dataclass
+class LogDifference:
+    changes: list[Change]
+    logged: Logged
+
+    @property
+    def is_none(self) -> bool:
+        return not self.changes and not self.logged.changed
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+def difference_on_log(
+    before: Spec, after: Spec, path: Path, group_by: str | None = None, total_steps: int | None = None
+) -> LogDifference:
+    """How `after` differs from `before` on the rollouts of a log. Raises BadLog, OSError.
+
+    Advantages that agree to a relative 1e-5 are the same.
+    """
+    import numpy as np
+
+    logs = [read_log(path, spec, group_by) for spec in (before, after)]
+    a, b = (advantages_on(spec, log, total_steps) for spec, log in zip((before, after), logs, strict=True))
+    close = SAME * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
+    changed = np.abs(a - b) > close
+    rows_of: dict = {}
+    for i, group in enumerate(logs[0].groups):
+        rows_of.setdefault(group, []).append(i)
+    alive = [[bool(np.ptp(x[rows]) > close[rows].max()) for rows in rows_of.values()] for x in (a, b)]
+    columns = logs[0].columns | logs[1].columns
+    most = max(rows_of.values(), key=lambda rows: np.abs(a - b)[rows].max())
+    logged = Logged(
+        rollouts=len(a),
+        groups=len(rows_of),
+        steps=len(dict.fromkeys(logs[0].steps)),
+        changed=int(changed.sum()),
+        signs=int((changed & (a * b < 0)).sum()),
+        groups_changed=sum(bool(changed[rows].any()) for rows in rows_of.values()),
+        died=sum(x and not y for x, y in zip(*alive, strict=True)),
+        revived=sum(y and not x for x, y in zip(*alive, strict=True)),
+        moved=float(np.abs(a - b).mean()),
+        example=[({n: v[i] for n, v in columns.items()}, float(a[i]), float(b[i])) for i in most]
+        if changed.any()
+        else [],
+    )
+    return LogDifference(_changes(before, after), logged)
+
+
+def advantages_on(spec: Spec, log: Log, total_steps: int | None = None) -> np.ndarray:
+    """The advantage of every rollout of a log, [N], each step of the log a batch of its own. Raises BadLog."""
+    import numpy as np
+
+    fn = compile(spec)
+    places: dict = {}
+    for i, step in enumerate(log.steps):
+        places.setdefault(step, []).append(i)
+    last = total_steps or max((step for step in places if isinstance(step, int)), default=None)
+    found = np.empty(len(log.steps))
+    for step, rows in places.items():
+        columns = {name: [values[i] for i in rows] for name, values in log.columns.items()}
+        try:
+            out = fn(
+                columns, [log.groups[i] for i in rows], step=step if isinstance(step, int) else None, total_steps=last
+            )
+        except ValueError as error:
+            raise BadLog(f"{spec.name}, step {step}: {error}") from None
+        found[rows] = out.advantages.double().numpy()
+    return found
 
 
 def coarse_shown(coarse: dict) -> dict:
