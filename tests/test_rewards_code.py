@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from rewardspec.rewards import BadReference, find_reward
 from rewardspec.rewards.code import no_error, pass_rate, program_of, read_tests, same_output
 from rewardspec.rewards.sandbox import (
+    _CHILD,
     Limits,
     Result,
     SandboxError,
@@ -43,7 +45,7 @@ MODES = [
 ]
 OWN = [mode for mode in MODES if mode in ("root", "user")]  # with namespaces
 SHORT = Limits(timeout=2.0, total=10.0, memory=256)
-BRIEF = Limits(timeout=0.4, total=10.0, memory=128)
+BRIEF = Limits(timeout=0.25, total=10.0, memory=128)
 every_mode = pytest.mark.parametrize("mode", MODES)
 confined_mode = pytest.mark.parametrize("mode", OWN or [pytest.param("", marks=pytest.mark.skip("no namespaces"))])
 
@@ -263,7 +265,7 @@ def test_a_million_characters_are_read_at_once(garbage):
     assert time.perf_counter() - start < 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.text(st.characters(codec=None), max_size=200))
 def test_any_completion_has_a_score(text):
     assert 0 <= pass_rate([text], [{"inputs": [text], "outputs": [text]}], timeout=2)[0] <= 1
@@ -355,7 +357,7 @@ def test_rewards_are_found_by_name():
 def test_accidents_end_the_program_alone(program, end, mode):
     start = time.perf_counter()
     assert ran(program, mode, limits=BRIEF).end in ([end] if end else ["error", "timeout"])
-    assert time.perf_counter() - start < 6
+    assert time.perf_counter() - start < 15
 
 
 @every_mode
@@ -367,20 +369,24 @@ def test_recursion_as_deep_as_programs_use_it(mode):
     assert ran(threaded, mode, "50000") == Result("ok", "50000\n")
 
 
-def processes_with(text):
-    found = []
+def processes_with(mark):
+    """Whoever has the mark in the command line that a sandbox starts, which all its processes have."""
+    found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             status = (path.parent / "stat").read_text().rpartition(")")[2].split()[0]
-            if status != "Z" and text in path.read_bytes():
-                found.append(int(path.parent.name))
+            if status != "Z" and mark.encode() in path.read_bytes():
+                found.add(int(path.parent.name))
         except OSError:
             continue
     return found
 
 
-def children_of_the_sandbox():
-    return processes_with(b"sandbox_child.supervise")
+@pytest.fixture
+def mark(monkeypatch):
+    mark = f"# {uuid.uuid4()}"
+    monkeypatch.setattr("rewardspec.rewards.sandbox._CHILD", _CHILD + mark)
+    return mark
 
 
 STAYS = {
@@ -417,32 +423,32 @@ STAYS = {
 
 @every_mode
 @pytest.mark.parametrize("kind", STAYS)
-def test_no_process_is_left(kind, mode):
+def test_no_process_is_left(kind, mode, mark):
     if kind == "fork bomb" and mode in ("user", "limits") and os.getuid() == 0:
         pytest.skip("the kernel does not limit root's processes, as `protections` says")
-    before = set(children_of_the_sandbox())
     start = time.perf_counter()
-    found = run_with_inputs(textwrap.dedent(STAYS[kind]), ["", ""], Limits(timeout=0.7), mode=mode)
-    assert {result.end for result in found} == {"timeout" if kind in ("fork bomb", "waits for its child") else "ok"}
-    assert set(children_of_the_sandbox()) <= before
-    assert time.perf_counter() - start < 8
+    limits, end = (Limits(timeout=0.5), "timeout") if kind in ("fork bomb", "waits for its child") else (Limits(), "ok")
+    found = run_with_inputs(textwrap.dedent(STAYS[kind]), ["", ""], limits, mode=mode)
+    assert {result.end for result in found} == {end}
+    assert processes_with(mark) == set()
+    assert time.perf_counter() - start < 15
 
 
-def test_no_process_outlives_the_trainer():
-    program = "import time\nwhile True: time.sleep(1)"
+def test_no_process_outlives_the_trainer(mark):
     trainer = (
-        f"from rewardspec.rewards.sandbox import *\nrun_with_inputs({program!r}, [''], Limits(timeout=300, total=300))"
+        "import rewardspec.rewards.sandbox as s\n"
+        f"s._CHILD += {mark!r}\n"
+        f"s.run_with_inputs('import time; time.sleep(300)', [''], s.Limits(timeout=300, total=300))"
     )
-    before = set(children_of_the_sandbox())
     path = os.pathsep.join(p for p in sys.path if p)
     process = subprocess.Popen([sys.executable, "-c", trainer], env={**os.environ, "PYTHONPATH": path})
-    wait_for(lambda: len(set(children_of_the_sandbox()) - before) >= 2)
+    wait_for(lambda: len(processes_with(mark)) >= 4)  # the trainer, the sandbox's, its first and the program
     process.send_signal(signal.SIGKILL)
     process.wait()
-    wait_for(lambda: not set(children_of_the_sandbox()) - before)
+    wait_for(lambda: not processes_with(mark))
 
 
-def wait_for(holds, seconds=10):
+def wait_for(holds, seconds=30):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end
@@ -479,8 +485,7 @@ def test_folders_are_removed(mode, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tmp_path.chmod(0o755)
     assert (
-        ran("import os\nfor _ in range(1100):\n    os.mkdir('d')\n    os.chdir('d')\nos.chmod('.', 0)", mode).end
-        == "ok"
+        ran("import os\nfor _ in range(400):\n    os.mkdir('d')\n    os.chdir('d')\nos.chmod('.', 0)", mode).end == "ok"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -518,36 +523,27 @@ def test_unix_sockets_are_out_of_reach(mode, tmp_path):
 
 @confined_mode
 def test_files_outside_are_out_of_reach(mode, tmp_path):
-    secret = tmp_path / "secret"
-    secret.write_text("sk-1234")
+    (tmp_path / "secret").write_text("sk-1234")
     tmp_path.chmod(0o777)
-    assert ran(f"open({str(secret)!r})", mode).end == "error"
-    assert ran(f"open({str(tmp_path / 'new')!r}, 'w')", mode).end == "error"
-    for path in (
-        "/etc/passwd",
-        "/proc/1/environ",
-        "/proc/self/status",
-        "/dev/vda",
-        "/dev/sda",
-        "/run",
-        "/sys",
-        "/home",
-    ):
-        assert ran(f"import os\nprint(os.path.exists({path!r}))", mode).written == "False\n"
-    library = json.__file__
-    assert ran(f"open({library!r}).read()", mode).end == "ok"
-    assert ran(f"open({library!r}, 'a')", mode).end == "error"
-    assert ran(f"import os\nos.remove({library!r})", mode).end == "error"
-    for path in ("/usr/new", "/new", "/dev/new", "/dev/shm/new", "/proc/new"):
-        assert ran(f"open({path!r}, 'w')", mode).end == "error"
-    assert (
-        ran("import os, tempfile\nopen('/tmp/a', 'w')\ntempfile.mkdtemp()\nprint(len(os.listdir()))", mode).written
-        == "2\n"
-    )
-    assert (
-        ran("print(len(open('/dev/urandom', 'rb').read(8)), open('/dev/null', 'w').write('abc'))", mode).written
-        == "8 3\n"
-    )
+    here, library = str(tmp_path), json.__file__
+    hidden = [f"{here}/secret", "/etc/passwd", "/proc/1/environ", "/proc/self", "/dev/vda", "/dev/sda", "/run", "/home"]
+    fixed = [library, f"{here}/new", "/usr/new", "/new", "/dev/new", "/dev/shm/new", "/proc/new"]
+    program = f"""
+    import os, tempfile
+    print([path for path in {hidden} if os.path.exists(path)])
+    for path in {fixed}:
+        for change in (lambda: open(path, "a"), lambda: os.remove(path), lambda: os.chmod(path, 0o777)):
+            try:
+                change()
+                print(path)
+            except OSError:
+                pass
+    open("/tmp/a", "w")
+    tempfile.mkdtemp()
+    print(len(os.listdir()), len(open({library!r}).read()) > 100)
+    print(len(open("/dev/urandom", "rb").read(8)), open("/dev/null", "w").write("abc"))
+    """
+    assert ran(program, mode) == Result("ok", "[]\n2 True\n8 3\n")
 
 
 @confined_mode
@@ -619,7 +615,7 @@ def test_a_machine_without_namespaces_says_so(tmp_path):
     assert "with the network and the file system in reach" in done.stderr
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.recursive(
         st.none()
@@ -651,7 +647,7 @@ def test_values_arrive_as_they_were_sent(value):
     assert arrived == value and type(arrived) is type(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.recursive(st.none() | st.text() | st.integers() | st.sampled_from(["int", "set", "dict"]), st.lists))
 def test_what_is_no_value_is_refused(data):
     with contextlib.suppress(ValueError, TypeError, ArithmeticError):
@@ -821,8 +817,8 @@ def test_right_programs_pass_the_tests_of_the_tricks():
 
 
 def test_a_result_of_any_size_is_no_more_than_wrong():
-    assert scores("def f(x): return [0] * 10**7", EXPECTED[0][:1], timeout=1)[0] == 0
-    assert scores("def f(x): return 'x' * 10**8", EXPECTED[0][:1], timeout=1)[0] == 0
+    for value in ("[0] * 10**7", "'x' * 10**8"):
+        assert scores(f"def f(x): return {value}", EXPECTED[0][:1], timeout=0.5)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -881,7 +877,7 @@ def test_many_programs_at_once_keep_their_order():
 def test_all_tests_of_a_program_share_a_time():
     start = time.perf_counter()
     tests = {"inputs": ["0"] * 20 + ["1"] * 20, "outputs": [""] * 40}
-    assert scores("if input() == '0':\n    while True: pass", tests, timeout=0.2, total=1.5) == (0, 0)
+    assert scores("if input() == '0':\n    while True: pass", tests, timeout=0.2, total=0.9) == (0, 0)
     assert time.perf_counter() - start < 5
 
 
