@@ -48,6 +48,8 @@ def outcome(run: pandas.DataFrame) -> dict[str, float]:
         "advantage levels a step": curve.advantage.apply(lambda a: a.round(4).nunique()).mean(),
         "rollouts without signal": (run.advantage == 0).mean(),
         "rollouts without signal, end": (end.advantage == 0).mean(),
+        "magnitude of other advantages, start": first[first.advantage != 0].advantage.abs().mean(),
+        "magnitude of other advantages, end": end[end.advantage != 0].advantage.abs().mean(),
     }
 
 
