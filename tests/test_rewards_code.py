@@ -497,6 +497,18 @@ def test_environment_is_empty(mode, monkeypatch):
 
 
 @every_mode
+def test_signals_that_the_trainer_ignores_or_blocks_are_as_ever(mode):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN), signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        program = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nprint('alive')"
+        assert ran(program, mode) == Result("error")
+        assert ran("import os\nprint(os.wait()[1] if os.fork() else '')", mode).end == "ok"
+    finally:
+        signal.signal(signal.SIGCHLD, before[0])
+        signal.pthread_sigmask(signal.SIG_SETMASK, before[1])
+
+
+@every_mode
 def test_programs_have_the_standard_library_alone(mode):
     assert ran("import heapq, decimal, sqlite3, zlib, dataclasses\nprint(1)", mode) == Result("ok", "1\n")
     assert ran("import pytest", mode).end == "error"
@@ -590,7 +602,7 @@ def test_protections_are_those_of_the_strictest_mode():
     assert mode == MODES[0]
     assert found.network is found.reads is found.writes is (mode in ("root", "user"))
     assert found.others is found.leftovers is (mode != "limits")
-    assert bool(found.why) is not found.network
+    assert bool(found.why) is not (found.network and found.processes)
 
 
 def test_a_machine_without_namespaces_says_so(tmp_path):

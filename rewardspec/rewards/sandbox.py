@@ -91,8 +91,8 @@ def protections() -> Protections:
     """What is in force on this machine, found by running a program. Raises SandboxError."""
     mode, why = _mode()
     spaces, apart = mode in ("root", "user"), mode != "limits"
-    # the kernel does not limit the processes of root
     bounded = mode in ("root", "other") or os.getuid() != 0
+    why = why or ("" if bounded else "the kernel does not limit the processes of root")
     return Protections(spaces, spaces, spaces, bounded, apart, apart, why)
 
 

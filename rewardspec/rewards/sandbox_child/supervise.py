@@ -33,6 +33,8 @@ def main() -> None:
     if in_python:  # for the others these take longer than a program does, and later the file system is another
         importlib.import_module("rewardspec.rewards.sandbox_child.judge")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a trainer may ignore or block it, and that is inherited
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
         confinement = enter(request["mode"], request["folder"])
         hide()
