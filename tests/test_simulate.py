@@ -4,6 +4,7 @@ import pytest
 import reference
 
 import rewardspec
+from rewardspec.analysis import growth
 from rewardspec.analysis.simulate import count_groups
 
 TWO_REWARDS = {  # group sizes 2..8
@@ -112,3 +113,28 @@ def test_more_groups_than_are_tried_say_so():
 def test_groups_left_out_have_one_advantage_group():
     text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nkeep: all(a >= 1)\nadvantage: grpo\n"
     assert count_groups(rewardspec.loads(text).program, "", 4).advantage_groups == 1
+
+
+GRADED = """
+rewardspec: 1
+components: {format: {values: [0, 1]}, graded: {values: [-3, -1.5, 0, 0.5, 3]}}
+advantage: gdpo
+"""
+
+
+def test_pairings_begun_again_in_halves_are_all_there(monkeypatch):
+    program = rewardspec.loads(GRADED).program
+    whole = count_groups(program, "graded", 5)
+    monkeypatch.setattr(growth, "_AT_ONCE", 64)
+    halved = count_groups(program, "graded", 5)
+    assert (halved.advantage_groups, halved.exact) == (whole.advantage_groups, True)
+    assert halved.signal.groups_without_signal == pytest.approx(whole.signal.groups_without_signal)
+
+
+@pytest.mark.parametrize("limit", ["MOST_PAIRINGS", "MOST_VALUES", "MOST_SUMS", "_AT_ONCE"])
+def test_what_grows_beyond_a_limit_is_counted_from_below(monkeypatch, limit):
+    program = rewardspec.loads(GRADED).program
+    whole = count_groups(program, "graded", 5)
+    monkeypatch.setattr(growth, limit, 3)
+    found = count_groups(program, "graded", 5)
+    assert whole.exact and not found.exact and 1 < found.advantage_groups <= whole.advantage_groups

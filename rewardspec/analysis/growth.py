@@ -10,17 +10,20 @@ stay exact, and two are one only if they are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 MOST_SUMS = 3_000_000  # vectors kept at once
-_ROWS = 400_000  # pairings worked on at once
+MOST_VALUES = 5_000_000  # sums of two values that are looked up
+MOST_PAIRINGS = 200_000_000  # ways to pair rollouts that are tried for one sum of parts
+_AT_ONCE = 2_000_000  # of them worked on at once
+_ROWS = 400_000  # pairs of vectors to begin with
 
 
 class TooMany(Exception):
-    """More vectors than are kept at once."""
+    """More vectors or values than are kept at once, or more ways to pair them than are tried."""
 
 
 @dataclass(frozen=True)
@@ -53,57 +56,99 @@ def add(a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None) -
 
     progress: called with the number of sums known so far. Raises TooMany.
     """
+    if len(a.values) * len(b.values) > MOST_VALUES:
+        raise TooMany
     sums: dict = {}
     table = np.array([[sums.setdefault(x + y, len(sums)) for y in b.values] for x in a.values], dtype=np.int64)
     size = a.rows.shape[1]
-    counts = np.stack([(b.rows == i).sum(1) for i in range(len(b.values))], 1).astype(np.int8)
+    members, counts = _runs(b.rows)
     logs = np.concatenate([[0.0], np.log(np.arange(1, size + 1)).cumsum()])  # of factorials
     within_b = logs[counts].sum(1)
-    step = max(1, _ROWS // (len(b) * 4))
     known: tuple[np.ndarray, np.ndarray] | None = None
-    for start in range(0, len(a), step):
-        rows, mass = a.rows[start : start + step], a.mass[start : start + step]
-        r, v, chosen = _pairings(rows, counts)
-        pairs = rows[r] * len(b.values) + chosen
-        weight = (
-            mass[r] * b.mass[v] * np.exp(_run_logs(rows, logs)[r] + within_b[v] - logs[size] - _run_logs(pairs, logs))
-        )
-        found = np.sort(table[rows[r], chosen], axis=1)
-        found, weight = _merged(found, weight)
-        known = (
-            (found, weight)
-            if known is None
-            else _merged(*map(np.concatenate, zip(known, (found, weight), strict=True)))
-        )
-        if len(known[0]) > MOST_SUMS:
-            raise TooMany
-        if progress is not None:
-            progress(len(known[0]))
+    tried = 0
+    for rows, multisets in _pieces(len(a), len(b), max(1, _ROWS // (len(b) * 4))):
+        for r, v, chosen in _pairings(a.rows, counts, rows, multisets):
+            tried += len(r)
+            chosen = members[v[:, None], chosen]
+            pairs = a.rows[r] * len(b.values) + chosen
+            within = _run_logs(a.rows[r], logs) + within_b[v] - logs[size] - _run_logs(pairs, logs)
+            merged = _merged(np.sort(table[a.rows[r], chosen], axis=1), a.mass[r] * b.mass[v] * np.exp(within))
+            known = merged if known is None else _merged(*map(np.concatenate, zip(known, merged, strict=True)))
+            if len(known[0]) > MOST_SUMS or tried > MOST_PAIRINGS:
+                raise TooMany
+            if progress is not None:
+                progress(len(known[0]))
     assert known is not None
     return Vectors(list(sums), *known)
 
 
-def _pairings(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every way to pair the sorted `rows` [M, G] with the multisets `counts` [V, n], equal rollouts not told apart.
+def _runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different entries of each sorted row, and how often each stands there; [V, L] both, 0 times at the end."""
+    place = np.zeros(rows.shape, dtype=np.int64)
+    place[:, 1:] = (rows[:, 1:] != rows[:, :-1]).cumsum(1)
+    v = np.arange(len(rows))[:, None]
+    members, counts = (np.zeros((len(rows), int(place.max(initial=0)) + 1), dtype=t) for t in (np.int64, np.int8))
+    members[v, place] = rows
+    np.add.at(counts, (np.broadcast_to(v, place.shape), place), 1)
+    return members, counts
 
-    Returns the row, the multiset and the chosen members, [K], [K], [K, G]. Members go up along a run of
-    equal entries, which makes each way come up once.
+
+Pairings = tuple[np.ndarray, np.ndarray, np.ndarray]  # the row, the multiset, and the places in it that are chosen
+
+
+def _pieces(rows: int, multisets: int, step: int) -> Iterator[tuple[range, range]]:
+    """All rows with all multisets, `step` rows at a time."""
+    for start in range(0, rows, step):
+        yield range(start, min(start + step, rows)), range(multisets)
+
+
+def _pairings(rows: np.ndarray, counts: np.ndarray, of_rows: range, of_counts: range) -> Iterator[Pairings]:
+    """Every way to pair the sorted `rows` [M, G] with the multisets `counts` [V, L], equal rollouts not told apart.
+
+    Yields [K], [K], [K, G], some at a time. What grows beyond `_AT_ONCE` is begun again in halves, so memory is
+    bounded. Raises TooMany where one row and one multiset grow beyond it.
+    """
+    found = _paired(rows[of_rows.start : of_rows.stop], counts[of_counts.start : of_counts.stop])
+    if found is not None:
+        r, v, chosen = found
+        yield r + of_rows.start, v + of_counts.start, chosen
+        return
+    if len(of_rows) == len(of_counts) == 1:
+        raise TooMany
+    if len(of_rows) > 1:
+        middle = len(of_rows) // 2
+        halves = [(of_rows[:middle], of_counts), (of_rows[middle:], of_counts)]
+    else:
+        middle = len(of_counts) // 2
+        halves = [(of_rows, of_counts[:middle]), (of_rows, of_counts[middle:])]
+    for half in halves:
+        yield from _pairings(rows, counts, *half)
+
+
+def _paired(rows: np.ndarray, counts: np.ndarray) -> Pairings | None:
+    """The pairings of all rows with all multisets; None where they are too many to be held at once.
+
+    Members go up along a run of equal entries, which makes each way come up once; the last run takes what is left.
     """
     size, kinds = rows.shape[1], counts.shape[1]
     r = np.repeat(np.arange(len(rows)), len(counts))
     v = np.tile(np.arange(len(counts)), len(rows))
     left, last = counts[v], np.zeros(len(r), dtype=np.int8)
-    chosen = np.zeros((len(r), size), dtype=np.int8 if kinds < 128 else np.int32)
+    chosen = np.zeros((len(r), size), dtype=np.int8)  # a group has at most 64 rollouts
     members = np.arange(kinds)
     for at in range(size):
         allowed = left > 0
         if at:
             run = rows[r, at] == rows[r, at - 1]
             allowed &= ~run[:, None] | (members >= last[:, None])
+        ends = rows[r, at] == rows[r, -1]
+        allowed[ends] &= members == np.argmax(left[ends] > 0, axis=1)[:, None]
+        if np.count_nonzero(allowed) > _AT_ONCE:
+            return None
         k, j = np.nonzero(allowed)
         r, v, left, chosen = r[k], v[k], left[k], chosen[k]
         left[np.arange(len(k)), j] -= 1
-        chosen[:, at], last = j, j.astype(last.dtype if kinds < 128 else np.int32)
+        chosen[:, at], last = j, j.astype(np.int8)
     return r, v, chosen
 
 
