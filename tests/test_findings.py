@@ -258,6 +258,35 @@ def test_eps_outweighs_a_spread_where_the_least_is_below_it(scheme, eps):
     assert any(d.code == "eps-outweighs-spread" for d in find(spec)) == (normalises and least < eps)
 
 
+LENGTHS = ["min(tokens / 4000, 1)", "tokens <= 4000", "ramp(tokens, 3000, 4000)", "ramp(tokens, 100, 104)", "-tokens"]
+LENGTHS += ["floor(tokens / 500)", "overlong(tokens, 8192, 4096)", "1 / (1 + tokens)", "round(tokens / 1000) / 1000"]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("scheme", ["grpo", "gdpo", "dr_grpo", "center(length) / max(std(length), 0.1)"])
+def test_one_unit_decides_where_two_lengths_next_to_each_other_show_it(length, scheme):
+    text = (
+        "rewardspec: 1\nsignals: {tokens: {range: [0, .inf]}}\n"
+        f'components: {{length: "{length}"}}\nadvantage: {scheme}\n'
+    )
+    spec = rewardspec.loads(text)
+    (said,) = [d.message for d in find(spec) if d.code == "one-unit-decides"] or [None]
+    step = rewardspec.compile(rewardspec.loads(text.replace("gdpo", "decoupled")))
+    if said is not None:
+        a, b = map(float, re.match(r"(\S+) and (\S+) `tokens`", said).groups())
+        assert b == a + 1
+        got = step({"tokens": [a, b]}, groups=2).advantages
+        shown = [float(x) for x in re.search("get (.+) and (.+)$", said).groups()]
+        np.testing.assert_allclose(got.numpy(), shown, rtol=5e-3)
+        assert abs(got[0] - got[1]) >= 1
+    else:
+        tokens = np.repeat(np.arange(9000.0), 2)[1:-1]
+        out = step({"tokens": tokens}, groups=2)
+        apart, worth = (np.ptp(x.numpy().reshape(-1, 2), axis=1) for x in (out.advantages, out.rewards["length"]))
+        width = np.ptp(out.rewards["length"].numpy())
+        assert not ((apart >= 1) & (worth > 1e-5 * width) & (worth <= 0.005 * width)).any(), text
+
+
 SUBSETS = [
     "b == max(b)",
     "rank(b) >= group_size",
@@ -393,6 +422,8 @@ DESERVED = {  # each of these is what the paper says of the set-up, too
     "gdpo/math_conditioned_grpo": {"sum-merges-groups"},
     "gdpo/tool_calling": {"easy-above-hard"},
     "gdpo/tool_calling_decoupled": {"easy-above-hard"},
+    "toolrl/length": {"one-unit-decides"},
+    "toolrl/length_dynamic": {"one-unit-decides"},
     "toolrl/two_stage": {"abrupt-schedule"},
 }
 

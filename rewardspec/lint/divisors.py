@@ -10,6 +10,7 @@ from rewardspec.analysis.parts import without_batch
 from rewardspec.analysis.verify import Question
 from rewardspec.compiler import deep_stack
 from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import lower
 from rewardspec.ir.patterns import match_zscore
@@ -20,6 +21,7 @@ from rewardspec.types import Level, format_number
 
 SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
 HUGE = 100
+MOST_ROWS = 32
 
 
 @finding("tiny-divisor")
@@ -40,7 +42,8 @@ def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
     """
     if facts.looks_at_batch:
         return
-    facts = _with_eps(facts)
+    if any(isinstance(part, Name) and part.text == "eps" for _, part in own_expressions(facts)):
+        facts = _with_eps(facts)
     for node in (n for n in walk([facts.question.root]) if n.op == "/"):
         spread, added = _padded(node.args[1])
         if spread is None:
@@ -63,9 +66,7 @@ def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _with_eps(facts: Facts) -> Facts:
-    """The same spec with eps as it is, where its own text divides by it: small groups are looked at with eps 0."""
-    if not any(isinstance(part, Name) and part.text == "eps" for _, part in own_expressions(facts)):
-        return facts
+    """The same spec with eps as it is: small groups are otherwise looked at with eps 0."""
     declared = replace(facts.declared, given={**facts.declared.given, "eps": facts.declared.eps})
     with deep_stack():
         program = lower(declared, Report())
@@ -140,3 +141,80 @@ def _uses_eps(facts: Facts) -> bool:
     """Whether the spec's own z-scores, in its own graph, have eps in their divisors."""
     found = (match_zscore(facts.program.graph, n) for n in walk([facts.program.advantage]))
     return any(z is not None and z.eps is not None and z.over is Level.GROUP for z in found)
+
+
+@finding("one-unit-decides")
+def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
+    """One token more or less has a full-size advantage.
+
+    Two rollouts are alike in all else, and a count such as their length differs by one. The reward made of it hardly
+    differs; but a z-score divides by what little spread there is, so the advantage is as large as that between right
+    and wrong. Groups in which every answer is right, the more of them the better the policy is, are then learnt from
+    as if the noise in their lengths meant something. Said of columns without an end (`range: [0, .inf]`) alone: what
+    is close together on a scale of judgement is for its author to say.
+
+    ```yaml
+    signals: {tokens: {range: [0, .inf]}}
+    components:
+      correct: {values: [0, 1]}
+      brief: {expr: "1 - min(tokens / 4000, 1)", when: correct >= 1}
+    advantage: gdpo
+    ```
+
+    Count in steps that matter (`floor(tokens / 500) / 8`, `tokens <= 4000`); give the divisor a floor
+    (`center(brief) / max(std(brief), 0.1)`); or do not divide (`dr_grpo`).
+    """
+    if facts.looks_at_batch or facts.question.step == "shift":
+        return
+    endless = [n.attributes[0] for n in facts.question.fine if n.domain.values is None and not n.domain.bounded]
+    if not endless:
+        return
+    facts = _with_eps(facts)  # which is a floor, too
+    for at, node in enumerate(facts.question.fine):
+        if node.attributes[0] not in endless:
+            continue
+        rows = [row for row in facts.question.states()[0] if row[at] is not None][:MOST_ROWS]
+        rows += [(*row[:at], row[at] + far, *row[at + 1 :]) for row in rows for far in (100, 1000)]
+        for row in sorted(rows, key=lambda row: -row[at]):  # a long answer shows it better than none at all
+            more = (*row[:at], row[at] + 1, *row[at + 1 :])
+            if row[at] not in node.domain or more[at] not in node.domain:
+                continue
+            columns = {name: points[0] for name, points in facts.question.coarse.items()}
+            group = ((row, more), columns, facts.question.moments[0])
+            advantages = _in_floats(facts, group)
+            if None in advantages or abs(advantages[0] - advantages[1]) < 1:
+                continue
+            name, changed = node.attributes[0], _changed(facts, group)
+            if changed is not None:
+                listed = " and ".join(format_number(Fraction(r[at])) for r in (row, more))
+                yield facts.warn(
+                    "one-unit-decides",
+                    f"{listed} `{name}`, alike in all else, get {advantages[0]:.3g} and {advantages[1]:.3g}",
+                    facts.component_place(changed),
+                    note=f"hardly differs by one of `{name}`",
+                    labels=(Label(facts.advantage_place(), "divides by what little spread there is"),),
+                    help=f"count in steps that matter, `floor({name} / 500)`; or give the divisor a floor, "
+                    "`max(std(x), 0.1)`; or use `dr_grpo`",
+                )
+                return
+
+
+def _in_floats(facts: Facts, group: tuple) -> list[float | None]:
+    """The advantages of a group, where eps leaves them no exact value."""
+    members, columns, moment = group
+    rows = [tuple(None if v is None else float(v) for v in row) for row in members]
+    return GroupEvaluator(facts.question.root, list(facts.question.fine), moment, floats=True)(rows, columns)
+
+
+def _changed(facts: Facts, group: tuple) -> str | None:
+    """The component in which two rollouts differ, if none differs by more than a hundredth of what it can."""
+    found = None
+    for name, node in facts.shaped.items():
+        values = facts.shaped_in(name, group)
+        if values is None or None in values:
+            return None
+        apart = abs(values[0] - values[1])
+        if apart and node.domain.bounded and apart > (node.domain.hi - node.domain.lo) / 100:
+            return None
+        found = name if apart else found
+    return found
