@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
-from rewardspec.analysis.parts import without_batch
-from rewardspec.analysis.verify import Question
-from rewardspec.compiler import deep_stack
-from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import lower
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.lint.finding import Facts, finding
-from rewardspec.lint.schedule import own_expressions
-from rewardspec.syntax.tree import Name
 from rewardspec.types import Level, format_number
 
 SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
@@ -42,8 +35,7 @@ def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
     """
     if facts.looks_at_batch:
         return
-    if any(isinstance(part, Name) and part.text == "eps" for _, part in own_expressions(facts)):
-        facts = _with_eps(facts)
+    facts = facts.with_eps if facts.divides_by_eps else facts
     for node in (n for n in walk([facts.question.root]) if n.op == "/"):
         spread, added = _padded(node.args[1])
         if spread is None:
@@ -63,19 +55,6 @@ def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
                         help="`zscore` is 0 without spread; or say what is: `... if std(x) > 0 else 0`",
                     )
                     return
-
-
-def _with_eps(facts: Facts) -> Facts:
-    """The same spec with eps as it is: small groups are otherwise looked at with eps 0."""
-    declared = replace(facts.declared, given={**facts.declared.given, "eps": facts.declared.eps})
-    with deep_stack():
-        program = lower(declared, Report())
-    if program is None:
-        return facts
-    found = Facts(facts.spec, facts.run)
-    root, _ = without_batch(program.graph, program.advantage)
-    found.question = Question(facts.spec, program, root, facts.question.step)
-    return found
 
 
 def _padded(divisor: Node) -> tuple[Node | None, Fraction]:
@@ -169,7 +148,7 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
     endless = [n.attributes[0] for n in facts.question.fine if n.domain.values is None and not n.domain.bounded]
     if not endless:
         return
-    facts = _with_eps(facts)  # which is a floor, too
+    facts = facts.with_eps  # which is a floor, too
     for at, node in enumerate(facts.question.fine):
         if node.attributes[0] not in endless:
             continue

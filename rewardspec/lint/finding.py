@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from inspect import cleandoc
 
+from rewardspec.analysis.parts import without_batch
 from rewardspec.analysis.verify import Question
-from rewardspec.compiler import Spec
-from rewardspec.diagnostics import Diagnostic, SpecError, did_you_mean, shorten
+from rewardspec.compiler import Spec, deep_stack
+from rewardspec.diagnostics import Diagnostic, Report, SpecError, did_you_mean, shorten
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.lower import lower
 from rewardspec.lint.errors import PAGES
 from rewardspec.ops.exact import Inexact
 from rewardspec.source import Span
@@ -158,11 +160,42 @@ class Facts:
                     found.add(part.text)
         return found
 
+    def own_expressions(self) -> Iterator[tuple[Expr, Expr]]:
+        """(an expression of the spec's own text, each of its parts), functions with parameters left out."""
+        declared = self.declared
+        wholes = [expr for c in declared.components.values() for expr in (c.when, c.value, c.weight)]
+        wholes += [definition.body for definition in declared.values.values()]
+        wholes += [declared.keep, declared.refill, declared.advantage]
+        seen: set[tuple[Span, type]] = set()
+        for whole in wholes:
+            for part in parts(whole) if whole is not None else ():
+                if part.span.source is self.spec.source and (part.span, type(part)) not in seen:
+                    seen.add((part.span, type(part)))
+                    yield whole, part
+
+    @cached_property
+    def divides_by_eps(self) -> bool:
+        """Whether the spec's own text names eps, so that its meaning depends on it."""
+        return any(isinstance(part, Name) and part.text == "eps" for _, part in self.own_expressions())
+
     # Small groups --------------------------------------------------------------------------------
 
     @cached_property
     def question(self) -> Question:
         return Question.of(self.spec)
+
+    @cached_property
+    def with_eps(self) -> Facts:
+        """The same spec with eps as it is, where `question` has 0 for it."""
+        declared = replace(self.declared, given={**self.declared.given, "eps": self.declared.eps})
+        with deep_stack():
+            program = lower(declared, Report())
+        if program is None:
+            return self
+        root, _ = without_batch(program.graph, program.advantage)
+        found = Facts(self.spec, self.run)
+        found.question = Question(self.spec, program, root, self.question.step)
+        return found
 
     @cached_property
     def groups(self) -> dict[int, list[tuple]] | None:

@@ -86,6 +86,44 @@ def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
             return
 
 
+@finding("advantage-undefined")
+def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
+    """A group, with nothing missing, that has no advantage.
+
+    A reduction of nothing is missing (`max(x, where=correct)` where nobody is right), and what is divided by a spread
+    of 0 has no value. That is an error when it runs: training stops at the first such group, and groups in which all
+    are wrong, or all are alike, come early.
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      style: {values: [0, 1]}
+    advantage: center(style) - max(style, where=correct)
+    ```
+
+    Say what such a group has: `coalesce(max(style, where=correct), 0)`, `... if std(style) > 0 else 0`; or leave it
+    out: `keep: any(correct)`.
+    """
+    if facts.looks_at_batch:
+        return
+    facts = facts.with_eps if facts.divides_by_eps else facts
+    for group in (group for groups in facts.some_groups.values() for group in groups):
+        advantages = facts.advantages(group)
+        if any(None in row for row in group[0]) or advantages is None or None not in advantages:
+            continue
+        at = advantages.index(None)
+        measured = (facts.shaped_in(component, group) for component in facts.shaped)
+        if any(values is not None and values[at] is not None for values in measured):
+            yield facts.warn(
+                "advantage-undefined",
+                f"a group can end the run: {_rows(facts, group)} get {_listed(advantages)}",
+                facts.advantage_place(),
+                help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out: "
+                "`keep: any(correct)`",
+            )
+            return
+
+
 def _spoilt(facts: Facts) -> Iterator[tuple[str, tuple, tuple]]:
     """(column, a group of three, the group with one value of the column missing), for groups with none missing."""
     policies = {name: column.missing for name, column in facts.declared.columns.items() if column.missing != "error"}
@@ -107,19 +145,24 @@ def _spoilt(facts: Facts) -> Iterator[tuple[str, tuple, tuple]]:
 
 def _told(facts: Facts, group: tuple, spoilt: tuple, before: list, after: list) -> str:
     """Both groups on a line: what was measured, and what each rollout gets."""
-    nodes = list(facts.question.fine)[:5]
-    changed = next(i for i, row in enumerate(spoilt[0]) if row != group[0][i])
+    return f"{_rows(facts, group, spoilt)} get {_listed(after)}; with the value, {_listed(before)}"
+
+
+def _rows(facts: Facts, group: tuple, spoilt: tuple | None = None) -> str:
+    """What was measured of each rollout; `-` where that is missing in the other group."""
     rows = []
-    for i, row in enumerate(group[0]):
+    for row, other in zip(group[0], (spoilt or group)[0], strict=True):
         shown = []
-        for at, node in enumerate(nodes):
-            is_missing = i == changed and row[at] != spoilt[0][i][at]
+        for node, value, there in list(zip(facts.question.fine, row, other, strict=True))[:5]:
             symbols = node.domain.symbols
-            value = "-" if is_missing else symbols[int(row[at])] if symbols else format_number(row[at])
-            shown.append(f"{node.attributes[0]} {value}")
+            text = "-" if value != there else symbols[int(value)] if symbols else format_number(value)
+            shown.append(f"{node.attributes[0]} {text}")
         rows.append(f"({', '.join(shown)})")
-    listed = [", ".join("nothing" if a is None else f"{float(a):.3g}" for a in values) for values in (after, before)]
-    return f"{', '.join(rows)} get {listed[0]}; with the value, {listed[1]}"
+    return ", ".join(rows)
+
+
+def _listed(advantages: list) -> str:
+    return ", ".join("nothing" if a is None else f"{float(a):.3g}" for a in advantages)
 
 
 def _place(facts: Facts, name: str) -> Span:

@@ -11,7 +11,7 @@ from rewardspec.diagnostics import Diagnostic, Report
 from rewardspec.ir.graph import Node
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding, parts
+from rewardspec.lint.finding import Facts, finding
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, Operation
 from rewardspec.types import format_number
@@ -37,7 +37,7 @@ def schedule_out_of_reach(facts: Facts) -> Iterator[Diagnostic]:
     Write schedules in `progress`, which is 1 at the end however long the run is: `ramp(progress, end=0.8)`.
     """
     lowering = _lowering(facts)
-    for whole, expr in own_expressions(facts):
+    for whole, expr in facts.own_expressions():
         match expr:
             case Call() if expr.function.text == "ramp" and "ramp" not in _own_functions(facts):
                 said = _ramp(facts, lowering, expr)
@@ -117,20 +117,6 @@ def _lowering(facts: Facts) -> Lowering:
 
 def _own_functions(facts: Facts) -> set[str]:
     return {name for name, definition in facts.declared.functions.items() if definition.body is not None}
-
-
-def own_expressions(facts: Facts) -> Iterator[tuple[Expr, Expr]]:
-    """(an expression of the spec's own text, each of its parts), functions with parameters left out."""
-    declared = facts.declared
-    wholes = [expr for c in declared.components.values() for expr in (c.when, c.value, c.weight)]
-    wholes += [definition.body for definition in declared.values.values()]
-    wholes += [declared.keep, declared.refill, declared.advantage]
-    seen: set[Span] = set()
-    for whole in wholes:
-        for part in parts(whole) if whole is not None else ():
-            if part.span.source is facts.spec.source and (part.span, type(part)) not in seen:
-                seen.add((part.span, type(part)))
-                yield whole, part
 
 
 def _is_said_of_weight(facts: Facts, span: Span) -> bool:
