@@ -511,6 +511,14 @@ def test_rates_and_sizes_are_told_to_a_check(spec):
     done = run("check", spec, "--p", "solved=0.05", "-g", "8,16")
     assert "66% of groups of 8 have no gradient under solved=0.05" in done.stdout  # 0.95^8 + 0.05^8
     assert "groups of 16" not in done.stdout  # 44%
+    assert "in groups of one" in run("check", spec, "-g", "1").stdout
+    spec.write_text(
+        "rewardspec: 1\ncomponents: {a: {values: [0, 1], weight: 'ramp(step, end=90)'}, b: {values: [0, 1]}}\n"
+        "advantage: dr_grpo\n"
+    )
+    assert "it is 0.667 in the end" in run("check", spec, "--total-steps", "60").stdout
+    assert "schedule-out-of-reach" not in run("check", spec).stdout
+    spec.write_text("rewardspec: 1\ncomponents: {solved: {values: [0, 1]}}\nadvantage: grpo\n")
     for arguments, message in (
         (["--p", "solved=0.05"], "add -g 8"),
         (["--p", "solved=2", "-g", "8"], "from 0 to 1"),
