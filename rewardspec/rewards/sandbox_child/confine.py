@@ -185,9 +185,10 @@ def _new_root(root: str) -> str:
         else:
             _write(inside, "")
         _mount(path, inside, None, _BIND | _REC)
-    for name in ("dev", "work"):
+    for name in ("dev", "program"):
         os.mkdir(f"{root}/{name}")
-    os.symlink("work", f"{root}/tmp")
+    if not os.path.lexists(f"{root}/tmp"):  # Python itself may be in there
+        os.symlink("program", f"{root}/tmp")
     _restrict(root, _RDONLY | _NOSUID | _NODEV, _AT_RECURSIVE)
     _mount("tmpfs", f"{root}/dev", "tmpfs", _NOSUID, "size=64k,mode=755")
     for name in ("null", "zero", "full", "random", "urandom"):
@@ -196,7 +197,7 @@ def _new_root(root: str) -> str:
     _restrict(f"{root}/dev", _RDONLY | _NOSUID, 0)
     os.chroot(root)  # nobody in there can leave it: that takes a capability, and a namespace that gives one is refused
     os.chdir("/")
-    return "/work"
+    return "/program"
 
 
 def _restrict(path: str, flags: int, how: int) -> None:
