@@ -45,7 +45,7 @@ MODES = [
 ]
 OWN = [mode for mode in MODES if mode in ("root", "user")]  # with namespaces
 SHORT = Limits(timeout=2.0, total=10.0, memory=256)
-BRIEF = Limits(timeout=0.25, total=10.0, memory=128)
+BRIEF = Limits(timeout=0.4, total=10.0, memory=128)
 every_mode = pytest.mark.parametrize("mode", MODES)
 confined_mode = pytest.mark.parametrize("mode", OWN or [pytest.param("", marks=pytest.mark.skip("no namespaces"))])
 
@@ -350,7 +350,7 @@ def test_rewards_are_found_by_name():
         ("import os\nos.abort()", "error"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "error"),
         ("import os\nos.close(1)\nprint(1)", "error"),
-        ("open('big', 'wb').write(b'x' * (1 << 26))", "error"),
+        ("open('big', 'wb').write(b'x' * (17 << 20))", "error"),
         ("import threading\ndef f():\n    while True: pass\nthreading.Thread(target=f).start()", "timeout"),
     ],
 )
