@@ -434,14 +434,16 @@ def test_no_process_is_left(kind, mode, mark):
     assert time.perf_counter() - start < 15
 
 
-def test_no_process_outlives_the_trainer(mark):
+def test_no_process_outlives_the_trainer(mark, tmp_path):
     trainer = (
         "import rewardspec.rewards.sandbox as s\n"
         f"s._CHILD += {mark!r}\n"
-        f"s.run_with_inputs('import time; time.sleep(300)', [''], s.Limits(timeout=300, total=300))"
+        "s.run_with_inputs('import time; time.sleep(300)', [''], s.Limits(timeout=300, total=300))"
     )
     path = os.pathsep.join(p for p in sys.path if p)
-    process = subprocess.Popen([sys.executable, "-c", trainer], env={**os.environ, "PYTHONPATH": path})
+    process = subprocess.Popen(
+        [sys.executable, "-c", trainer], env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
+    )
     wait_for(lambda: len(processes_with(mark)) >= 4)  # the trainer, the sandbox's, its first and the program
     process.send_signal(signal.SIGKILL)
     process.wait()
