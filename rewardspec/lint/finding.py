@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -328,7 +329,8 @@ def find(spec: Spec, run: Run = Run()) -> list[Diagnostic]:
     found = []
     try:
         for one in findings().values():
-            found += one.look(facts)
+            with suppress(Inexact):  # what has no exact value decides nothing
+                found += one.look(facts)
     except SpecError:  # no exact values to look at
         pass
     found += _unknown_allowances(facts)
