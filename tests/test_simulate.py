@@ -138,3 +138,18 @@ def test_what_grows_beyond_a_limit_is_counted_from_below(monkeypatch, limit):
     monkeypatch.setattr(growth, limit, 3)
     found = count_groups(program, "graded", 5)
     assert whole.exact and not found.exact and 1 < found.advantage_groups <= whole.advantage_groups
+
+
+def test_groups_that_would_end_the_run_are_counted_and_have_no_signal():
+    text = """
+rewardspec: 1
+components: {a: {values: [0, 1]}, b: {values: [0, 1], missing: ignore}}
+advantage: center(a) + b
+"""
+    found = count_groups(rewardspec.loads(text).program, "ends", 2)
+    # center(a): (0, 0), (-1/2, 1/2); b: six pairs of 0, 1 and missing; by hand the sums that differ
+    halves = [(0, 0), (-0.5, 0.5)]
+    values = [0, 1, None]
+    plus = lambda x, y: None if y is None else x + y  # noqa: E731
+    sums = {tuple(sorted((plus(c[0], x), plus(c[1], y)), key=str)) for c in halves for x in values for y in values}
+    assert (found.advantage_groups, found.signal) == (len(sums), None)

@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewardspec.analysis.replay import BadLog, Log, read_log
+from rewardspec.analysis.replay import Log, by_step, read_log
 from rewardspec.analysis.verify import Question
-from rewardspec.compiler import Spec, compile
+from rewardspec.compiler import Spec
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ops.exact import Inexact
 from rewardspec.syntax.tree import format_expr
@@ -179,20 +179,8 @@ def advantages_on(spec: Spec, log: Log, total_steps: int | None = None) -> np.nd
     """The advantage of every rollout of a log, [N], each step of the log a batch of its own. Raises BadLog."""
     import numpy as np
 
-    fn = compile(spec)
-    places: dict = {}
-    for i, step in enumerate(log.steps):
-        places.setdefault(step, []).append(i)
-    last = total_steps or max((step for step in places if isinstance(step, int)), default=None)
     found = np.empty(len(log.steps))
-    for step, rows in places.items():
-        columns = {name: [values[i] for i in rows] for name, values in log.columns.items()}
-        try:
-            out = fn(
-                columns, [log.groups[i] for i in rows], step=step if isinstance(step, int) else None, total_steps=last
-            )
-        except ValueError as error:
-            raise BadLog(f"{spec.name}, step {step}: {error}") from None
+    for rows, out in by_step(spec, log, total_steps):
         found[rows] = out.advantages.double().numpy()
     return found
 

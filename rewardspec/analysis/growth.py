@@ -59,7 +59,7 @@ def add(a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None) -
     if len(a.values) * len(b.values) > MOST_VALUES:
         raise TooMany
     sums: dict = {}
-    table = np.array([[sums.setdefault(x + y, len(sums)) for y in b.values] for x in a.values], dtype=np.int64)
+    table = np.array([[sums.setdefault(_plus(x, y), len(sums)) for y in b.values] for x in a.values], dtype=np.int64)
     size = a.rows.shape[1]
     members, counts = _runs(b.rows)
     logs = np.concatenate([[0.0], np.log(np.arange(1, size + 1)).cumsum()])  # of factorials
@@ -80,6 +80,11 @@ def add(a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None) -
                 progress(len(known[0]))
     assert known is not None
     return Vectors(list(sums), *known)
+
+
+def _plus(x, y):
+    """The sum; None, a missing value, where either is."""
+    return None if x is None or y is None else x + y
 
 
 def _runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

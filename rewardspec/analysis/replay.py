@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -114,23 +115,30 @@ class Replay:
         return asdict(self)
 
 
-def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
-    """The spec run over a log, step by step. Raises BadLog for rollouts that it cannot be computed on."""
+def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tuple[list[int], Any]]:
+    """Each step of a log as a batch of its own: its rows and the Result. Raises BadLog."""
     fn = compile(spec)
     places: dict = {}
     for i, step in enumerate(log.steps):
         places.setdefault(step, []).append(i)
-    last = total_steps or max((s for s in places if isinstance(s, int)), default=None)
-    advantages, shares, dead, spread, groups = [], [], 0, 0.0, 0
+    last = total_steps or max((step for step in places if isinstance(step, int)), default=None)
     for step, rows in places.items():
         columns = {name: [values[i] for i in rows] for name, values in log.columns.items()}
         ids = [log.groups[i] for i in rows]
         try:
             out = fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last)
         except ValueError as error:
-            raise BadLog(f"step {step}: {error}") from None
+            raise BadLog(f"{spec.name}, step {step}: {error}") from None
+        yield rows, out
+
+
+def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
+    """The spec run over a log, step by step. Raises BadLog for rollouts that it cannot be computed on."""
+    advantages, shares, dead, spread, groups, steps = [], [], 0, 0.0, 0, 0
+    for rows, out in by_step(spec, log, total_steps):
         found = out.metrics()
-        count = len(set(ids))
+        count = len({log.groups[i] for i in rows})
+        steps += 1
         groups += count
         dead += round(found["groups_without_signal"] * count)
         spread += found["advantage_spread"] * count
@@ -138,7 +146,7 @@ def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
         shares.append(out.shares)
     whole = np.concatenate(advantages)
     signal = Signal(dead / groups, float((whole == 0).mean()), spread / groups, _variance_shares(spec, whole, shares))
-    return Replay(len(whole), groups, len(places), signal)
+    return Replay(len(whole), groups, steps, signal)
 
 
 def _variance_shares(spec: Spec, advantage: np.ndarray, shares: list) -> dict[str, float] | None:

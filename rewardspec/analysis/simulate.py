@@ -114,7 +114,7 @@ def count_groups(
         shares, interrupted = _variance_shares(program, root, nodes, group_size, given, seed, model), False
     except KeyboardInterrupt:
         shares, interrupted = None, True
-    signal = _signal(whole, shares)
+    signal = None if None in whole.values else _signal(whole, shares)  # a group without a value would end the run
     return Count(name, group_size, rewards, len(whole), exact and all_rewards, signal, interrupted)
 
 
@@ -140,7 +140,7 @@ def _rounded(values: list, floats: bool) -> list:
     """Floats equal to nine digits count as equal, so that there are never too many."""
     if not floats:
         return values
-    return [float(f"{v:.9g}") + 0.0 if abs(v) > 1e-9 else 0.0 for v in values]
+    return [None if v is None else float(f"{v:.9g}") + 0.0 if abs(v) > 1e-9 else 0.0 for v in values]
 
 
 # Reward groups -----------------------------------------------------------------------------------
