@@ -333,6 +333,7 @@ def test_interrupt_leaves_what_is_known(tmp_path):
     path.write_text(f"rewardspec: 1\ncomponents:\n{lines}advantage: gdpo\n")
     program = (
         "import os, signal, sys, threading; threading.Timer(4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # in the background a shell has it ignored
     )
     program += (
         f"sys.argv = ['rewardspec', 'simulate', {str(path)!r}, '-g', '6']\nfrom rewardspec.cli import main; main()"
