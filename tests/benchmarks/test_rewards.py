@@ -11,7 +11,7 @@ ROLLOUTS = 16  # of one prompt
 
 
 def completions(seed=0, prompts=200):
-    """(completion, answer) for each rollout: thoughts of some 120 words, one to three calls of one to five parameters."""
+    """(completion, answer) for each rollout: thoughts of 120 words, one to three calls of one to five parameters."""
     draw = random.Random(seed)
     words = ["the", "user", "wants", "tool", "parameter", "so", "I", "should", "call", "it", "with", "value"]
 
