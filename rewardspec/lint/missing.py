@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.ir.checks import find_checks
 from rewardspec.ir.graph import walk
 from rewardspec.lint.finding import Facts, finding
 from rewardspec.source import Span
@@ -104,8 +105,11 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     Say what such a group has: `coalesce(max(style, where=correct), 0)`, `... if std(style) > 0 else 0`; or leave it
     out: `keep: any(correct)`.
     """
+    program = facts.program
     if facts.looks_at_batch:
         return
+    if not program.advantage.domain.missing and not find_checks(program.graph, [program.advantage]):
+        return  # the domains prove that there is a value
     facts = facts.with_eps if facts.divides_by_eps else facts
     for group in (group for groups in facts.some_groups.values() for group in groups):
         advantages = facts.advantages(group)
