@@ -113,7 +113,7 @@ def advantages_of(parts, scheme, columns, groups, double=None, drop_scale=None):
     return ref.SCHEMES[scheme](rewards, weights, groups, eps=0.0)
 
 
-MANY = int(os.environ.get("FUZZ", "1")) * 250
+MANY = int(float(os.environ.get("FUZZ", "0.4")) * 250)
 
 
 NOT_THERE = {"gate-always-open", "schedule-out-of-reach", "tiny-divisor", "eps-outweighs-spread", "advantage-undefined"}
