@@ -633,7 +633,7 @@ def test_environment_variables_of_the_hook(monkeypatch):
         import rewardspec.adapters.trl_hook  # noqa: F401
 
 
-@pytest.mark.parametrize("hook", ["variable", "call"])
+@pytest.mark.parametrize("hook", ["variable", "call", "named in the spec"])
 def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, hook):
     example = ROOT / "examples" / "trl"
     subprocess.run([sys.executable, str(example / "prepare.py"), str(tmp_path)], env=environment(), check=True)
@@ -648,6 +648,10 @@ def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, hook):
         config = config.replace(embedded, "  UNUSED: 1\n")
         config = "".join(line for line in config.splitlines(keepends=True) if "trl_hook" not in line)
         config = config.replace("- rewards.", "- hooked.")
+    if hook == "named in the spec":
+        config = "".join(line for line in config.splitlines(keepends=True) if "- rewards." not in line)
+        config = config.replace("correct: {values", 'correct: {python: "rewards:correct", values')
+        config = config.replace("brief:\n", 'brief:\n        python: "rewards:brief"\n')
     (tmp_path / "run.yaml").write_text(config)
     (tmp_path / "rewards.py").write_text((example / "rewards.py").read_text())
     command = [str(Path(sys.executable).parent / "trl"), "grpo", "--config", "run.yaml", "--max_steps", "2"]
