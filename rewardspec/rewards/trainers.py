@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
-from rewardspec.rewards.scorer import Scorer, ScoringError
+from rewardspec.rewards.scorer import Scorer
 
 
 def for_trl(spec) -> list[Callable[..., list[float | None]]]:
@@ -73,7 +73,7 @@ def for_verl(spec) -> Callable[..., dict[str, float]]:
 
 
 def for_openrlhf(spec) -> Callable[..., dict]:
-    """`reward_func` for OpenRLHF: tensors [1..N] of every column under `extra_logs`.
+    """`reward_func` for OpenRLHF: tensors [N] of every column under `extra_logs`.
 
     The label is the column `answer`. `rewards` and `scores` are the plain sum of what was measured, for OpenRLHF's
     own tables: no advantage is worked out from it. Raises ScoringError.
@@ -101,5 +101,3 @@ def for_openrlhf(spec) -> Callable[..., dict]:
 def _sum(values: Mapping[str, float | None]) -> float:
     return math.fsum(value for value in values.values() if value is not None)
 
-
-__all__ = ["ScoringError", "for_openrlhf", "for_trl", "for_verl"]
