@@ -128,6 +128,16 @@ def test_a_ground_truth_or_column_that_is_wrong_names_the_rows(spec):
     assert rewards.for_trl(renamed)[0](prompts=["p"], completions=[GOLD], answer=[GOLD], solution=[GOLD]) == [1]
 
 
+def test_a_condition_on_a_column_of_the_data_set_needs_that_column():
+    text = SPEC.replace("components:", "signals: {level: {values: [easy, hard]}}\ncomponents:")
+    spec = rewardspec.loads(text.replace("correctness >= 3", "level == hard"))
+    assert "level" not in spec.columns  # the advantage does not read it
+    rows = [{"completion": GOLD, "answer": GOLD, "level": level} for level in ("easy", "hard")]
+    assert rewards.Scorer(spec).measure(rows).columns["thought"] == [None, 0.25]
+    with pytest.raises(ScoringError, match="`only_when` of `thought`: there is no column `level`"):
+        rewards.Scorer(spec).measure([{"completion": GOLD, "answer": GOLD}])
+
+
 OWN = """
 rewardspec: 1
 components:

@@ -268,7 +268,15 @@ class Lowering(Calls):
         """Whether a reward function is asked about a rollout."""
         node = self.of_one(use.only_when, f"whether `{use.column}` is measured is told from one rollout")
         uses = self.declared.uses
-        for column in [n.attributes[0] for n in walk([node]) if n.op == "column"]:
+        columns = [n.attributes[0] for n in walk([node]) if n.op == "column"]
+        if not columns:
+            self.fail(
+                "asked-of-nothing",
+                f"whether `{use.column}` is measured does not depend on anything that is measured",
+                use.only_when.span,
+                help="compare what the rollout has: `correct >= 1`",
+            )
+        for column in columns:
             if column in uses and uses[column].only_when is not None:
                 itself = column == use.column
                 self.fail(

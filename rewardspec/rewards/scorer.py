@@ -51,8 +51,8 @@ class Scorer:
         for name in [*(n for n in self.uses if n not in late), *late]:
             places = [i for i in range(len(rows)) if i not in scores.bad]
             if name in late:
-                columns = {c: _together(c, scores, rows, places) for c in self.spec.compared(name)}
                 try:
+                    columns = {c: _together(c, scores, rows, places) for c in self.spec.compared(name)}
                     asked = self.spec.asked(name, columns)
                 except ValueError as error:
                     raise ScoringError(f"`only_when` of `{name}`: {error}") from None
