@@ -482,7 +482,7 @@ MEGABYTE = 1 << 20
     [*FRAGMENTS, "<think><answer>", "</think", "a ", '{"name": "a", "parameters": {}}\n', "<", "1,", "\\boxed{{", "(("],
 )
 def test_a_megabyte_of_anything_is_soon_scored(found, fragment):
-    """Ten times the text takes some ten times as long: nothing here is quadratic."""
+    """Within seconds, where anything quadratic would take hours."""
     for text in (
         fragment * (MEGABYTE // len(fragment)),
         "<think>" + fragment * (MEGABYTE // len(fragment)) + "</answer></tool_call>",
