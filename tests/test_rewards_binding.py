@@ -191,6 +191,15 @@ def test_the_fingerprint_tells_functions_and_options_apart():
     assert prints[0] != prints[1] and prints[0] == prints[2]
 
 
+def test_diff_shows_functions_that_differ(tmp_path):
+    (tmp_path / "a.yaml").write_text(SPEC)
+    (tmp_path / "b.yaml").write_text(
+        SPEC.replace("{use: toolrl.correctness}", "{use: toolrl.correctness(pairing=greedy)}")
+    )
+    result = CliRunner().invoke(app, ["diff", str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")])
+    assert result.exit_code == 1 and "toolrl.correctness(pairing=greedy)" in result.output
+
+
 # rewardspec score
 
 

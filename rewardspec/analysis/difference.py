@@ -235,6 +235,7 @@ def _said(spec: Spec) -> dict[str, str]:
     """What a spec says, by place: columns with their domains, expressions as the language writes them."""
     declared = spec.declarations
     found = {f"column {c.name}": f"{c.level} {c.domain}, missing: {c.missing}" for c in declared.columns.values()}
+    found |= {f"measured by, {name}": str(use) for name, use in declared.uses.items()}
     for name, component in declared.components.items():
         found[f"component {name}"] = format_expr(component.value)
         found[f"weight of {name}"] = format_expr(component.weight)
