@@ -361,7 +361,9 @@ def another_table(folder):
 
 
 @pytest.mark.parametrize(
-    "damage", [spoilt, cut_short, another_table, lambda folder: folder.write_text("a file")], ids=str
+    "damage",
+    [spoilt, cut_short, another_table, lambda folder: folder.write_text("a file")],
+    ids=["spoilt", "cut short", "another table", "a file"],
 )
 def test_cache_that_cannot_be_used_costs_a_warning(damage, tmp_path, caplog):
     damage(tmp_path / "c")
