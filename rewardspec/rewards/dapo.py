@@ -20,8 +20,8 @@ def _domain(*, max: float, buffer: float) -> Domain:
 def overlong(
     tokens: float,
     *,
-    max: Annotated[float, Field(gt=0, allow_inf_nan=False)],
-    buffer: Annotated[float, Field(gt=0, allow_inf_nan=False)],
+    max: Annotated[float, Field(ge=1, le=1e12)],
+    buffer: Annotated[float, Field(ge=1, le=1e12)],
 ) -> float:
     """0 up to `max - buffer` tokens, from there down to -1 at `max`.
 

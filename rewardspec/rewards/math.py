@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Annotated
+
+from pydantic import Field
 
 from rewardspec.rewards.reward import BadReference, reward
 from rewardspec.rewards.tagged import answer_part, last_element
@@ -16,7 +19,11 @@ _WHOLE = re.compile(r"[-+]?\d{1,300}")
 
 @reward("math.correct", domain=(0, 1), inputs=("completion", "answer"), many=True)
 def correct(
-    completions: Sequence[str], answers: Sequence[str | float], *, tag: str = "none", timeout: float = 5.0
+    completions: Sequence[str],
+    answers: Sequence[str | float],
+    *,
+    tag: str = "none",
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 5.0,
 ) -> list[float]:
     """1 where the final answer equals the ground truth as mathematics, else 0, for each completion.
 

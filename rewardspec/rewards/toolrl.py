@@ -73,8 +73,8 @@ def correctness(
     *,
     granularity: Literal["original", "fine", "intermediate", "coarse"] = "original",
     pairing: Literal["optimal", "greedy"] = "optimal",
-    lo: Annotated[float, Field(allow_inf_nan=False)] = -3.0,
-    hi: Annotated[float, Field(allow_inf_nan=False)] = 3.0,
+    lo: Annotated[float, Field(ge=-1e9, le=1e9)] = -3.0,
+    hi: Annotated[float, Field(ge=-1e9, le=1e9)] = 3.0,
 ) -> float:
     """How far the tool calls match those of the ground truth, from `lo` to `hi`.
 

@@ -110,6 +110,13 @@ def read_use(name: str, node: Mapping, measured: Measured, report: Report) -> Us
         place = given[named[1]][0] if named and named[1] in given else scalar.span
         report.error("bad-option", str(error), place)
         return None
+    if reward.expression is not None and only_when is not None:
+        report.error(
+            "bad-option",
+            f"`{reward.name}` is worked out from other columns, so there is nothing to ask",
+            only_when.span,
+            help=f"did you mean `when: {only_when.span.text}`?",
+        )
     if len(report.diagnostics) > before:
         return None
     return Use(name, scalar.span, reward, None, options, inputs, only_when, domain)
