@@ -100,4 +100,3 @@ def for_openrlhf(spec) -> Callable[..., dict]:
 
 def _sum(values: Mapping[str, float | None]) -> float:
     return math.fsum(value for value in values.values() if value is not None)
-
