@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rewardspec
-from rewardspec.analysis.verify import solve_weight, verify, with_weight
+from rewardspec.analysis.verify import OF_NOTHING, solve_weight, verify, with_weight
 
 SPECS = Path(__file__).parents[1] / "specs"
 PAPO = """rewardspec: 1
@@ -243,6 +243,24 @@ def test_guarantee_holds_where_it_is_missing():
     text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: grpo\nguarantees:\n  g: GUARANTEE\n"
     assert only(text.replace("GUARANTEE", "min(a, where=a > 0) > 0"), [2, 3]).status == "proved"  # of nothing: missing
     assert only(text.replace("GUARANTEE", "coalesce(min(a, where=a > 0), 0) > 0"), [2, 3]).status == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "of_nothing"),
+    [
+        ("min(advantage, where=a > 1) > 0", True),
+        ("right_above_wrong(a > 1)", True),
+        ("not any(advantage < 0, where=a > 1)", True),
+        ("all(advantage > 0, where=a > 1) and min(advantage, where=a < 0) > 0", True),
+        ("all(advantage > 0, where=a > 1) and within(4)", False),
+        ("min(advantage, where=a > 0) >= 0", False),
+        ("right_above_wrong(a)", False),
+    ],
+)
+def test_guarantee_of_nothing_is_said_to_be_one(guarantee, of_nothing):
+    text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: grpo\nguarantees:\n  g: GUARANTEE\n"
+    verdict = only(text.replace("GUARANTEE", guarantee), [2, 3])
+    assert (verdict.status, verdict.reason) == ("proved", OF_NOTHING if of_nothing else "")
 
 
 def test_schedules_are_looked_at_in_moments():

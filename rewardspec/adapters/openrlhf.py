@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.abc
 import logging
 import runpy
 import sys
@@ -33,6 +32,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from rewardspec.adapters.binding import BindingError, read_spec
+from rewardspec.adapters.hooks import patch_modules, wrap_once
 from rewardspec.adapters.openrlhf_checks import TESTED, WAS_TESTED, check_settings, setting, total_steps
 from rewardspec.compiler import Spec, loads
 
@@ -76,12 +76,9 @@ def _original(owner, name: str):
 
 
 def _hook(owner, name: str, wrap: Callable) -> None:
-    """Put a wrapper in the place of an attribute, once."""
-    original = _original(owner, name)
-    if not getattr(original, "_rewardspec", False):
-        wrapper = wraps(original)(wrap(original))
-        wrapper._rewardspec = True
-        setattr(owner, name, wrapper)
+    """Put a wrapper in the place of an attribute, once. Raises BindingError where there is none."""
+    _original(owner, name)
+    wrap_once(owner, name, wrap)
 
 
 def _in_experience_maker(module: ModuleType) -> None:
@@ -187,37 +184,11 @@ PATCHES = {
 }
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls the patch of a module once the module has been imported."""
-
-    def find_spec(self, fullname, path=None, target=None):
-        if fullname not in PATCHES:
-            return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target) if finder is not self else None
-            if spec is not None:
-                spec.loader.exec_module = _then(spec.loader.exec_module, PATCHES[fullname])
-                return spec
-        return None
-
-
-def _then(run: Callable, patch: Callable) -> Callable:
-    def exec_module(module):
-        run(module)
-        patch(module)
-
-    return exec_module
-
-
 def install(settings: Settings) -> None:
     """Install the hooks in this process: at once in modules that are there, in others when they are imported."""
     global _settings
     _settings = settings
-    if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterImport())
-    for name, patch in PATCHES.items():
-        if name in sys.modules:
-            patch(sys.modules[name])
+    patch_modules(PATCHES)
 
 
 def setup_hook(settings: Settings) -> Callable[[], None]:

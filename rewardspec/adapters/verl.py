@@ -19,19 +19,18 @@ and its V1 trainer cannot be imported without TransferQueue. Where verl does not
 
 from __future__ import annotations
 
-import importlib.abc
 import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
 from rewardspec.adapters.binding import BindingError, read_spec
+from rewardspec.adapters.hooks import is_wrapped, patch_modules, wrap_once
 from rewardspec.compiler import Spec, loads
 
 logger = logging.getLogger(__name__)
@@ -199,14 +198,11 @@ def estimator(token_level_rewards, response_mask, config=None, index=None, **_):
 
 def _hook(owner, name: str, wrap: Callable) -> None:
     """Put a wrapper in the place of an attribute, once."""
-    original = getattr(owner, name, None)
-    if original is None:
+    if hasattr(owner, name):
+        wrap_once(owner, name, wrap)
+    else:
         _missing.append(f"`{owner.__name__}.{name}`")
         logger.error("rewardspec: this verl has no %s: the adapter is not in force", _missing[-1])
-    elif not getattr(original, "_rewardspec", False):
-        wrapper = wraps(original)(wrap(original))
-        wrapper._rewardspec = True
-        setattr(owner, name, wrapper)
 
 
 def _in_config(module: ModuleType) -> None:
@@ -236,7 +232,7 @@ def _trainer_init(served_by: str) -> Callable:
 
             config = kwargs["config"] if "config" in kwargs else args[0]
             self.rewardspec = Advantages(*settings(config)) if chosen(config) else None
-            if chosen(config) and not getattr(getattr(type(self), served_by), "_rewardspec", False):
+            if chosen(config) and not is_wrapped(getattr(type(self), served_by)):
                 raise BindingError(f"{type(self).__name__} has a `{served_by}` of its own: {NOT_SERVED}")
             return original(self, *args, **kwargs)
 
@@ -357,52 +353,31 @@ def _in_agent_loop(module: ModuleType) -> None:
     _hook(module.AgentLoopWorker, "_run_agent_loop", run_agent_loop)
 
 
+def _reported(patch: Callable) -> Callable:
+    """A patch that says what goes wrong in it: verl hides what goes wrong in a plugin."""
+
+    def wrapper(module):
+        try:
+            patch(module)
+        except Exception:
+            logger.exception("rewardspec: the adapter could not be installed in %s", module.__name__)
+            raise
+
+    return wrapper
+
+
 PATCHES = {
-    "verl.experimental.agent_loop.agent_loop": _in_agent_loop,
-    "verl.utils.config": _in_config,
-    "verl.trainer.ppo.core_algos": _in_core_algos,
-    "verl.trainer.ppo.ray_trainer": _in_v0,
-    "verl.trainer.ppo.v1.trainer_base": _in_v1,
+    "verl.experimental.agent_loop.agent_loop": _reported(_in_agent_loop),
+    "verl.utils.config": _reported(_in_config),
+    "verl.trainer.ppo.core_algos": _reported(_in_core_algos),
+    "verl.trainer.ppo.ray_trainer": _reported(_in_v0),
+    "verl.trainer.ppo.v1.trainer_base": _reported(_in_v1),
 }
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls the patch of a module once the module has been imported."""
-
-    def find_spec(self, fullname, path=None, target=None):
-        if fullname not in PATCHES:
-            return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target) if finder is not self else None
-            if spec is not None:
-                spec.loader.exec_module = _then(spec.loader.exec_module, PATCHES[fullname])
-                return spec
-        return None
-
-
-def _then(run: Callable, patch: Callable) -> Callable:
-    def exec_module(module):
-        run(module)
-        _apply(patch, module)
-
-    return exec_module
-
-
-def _apply(patch: Callable, module: ModuleType) -> None:
-    try:
-        patch(module)
-    except Exception:  # verl hides what goes wrong in a plugin: say it here
-        logger.exception("rewardspec: the adapter could not be installed in %s", module.__name__)
-        raise
 
 
 def install() -> None:
     """Install the hooks: at once in modules that are there, in others when they are imported."""
-    if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterImport())
-    for name, patch in PATCHES.items():
-        if name in sys.modules:
-            _apply(patch, sys.modules[name])
+    patch_modules(PATCHES)
 
 
 install()

@@ -41,6 +41,7 @@ from rewardspec.types import Domain, Level, interval
 MOST_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
 MOST_STATES = 4096  # of one rollout
 MOST_EXACT = 20_000  # groups of one size that exact arithmetic decides
+NOTHING = 2  # the margin of `all` of nothing, above what a comparison can have
 SLACK = 1e-9  # relative: nearer comparisons than this are decided exactly
 ROUNDS = 12  # of local search where domains are intervals
 _COMPARISONS = {"<": 1, "<=": 1, ">": -1, ">=": -1, "==": 0, "!=": 0}
@@ -48,6 +49,7 @@ MOMENTS = (Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction
 
 PROVED, REFUTED, NOT_REFUTED, UNDECIDED = "proved", "refuted", "not refuted", "undecided"
 BROKEN_OFF = "broken off"
+OF_NOTHING = "no group meets its condition"
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,16 @@ def verify(
         reason = question.undecidable(node)
         if reason:
             verdicts[name] = Verdict(name, UNDECIDED, reason=reason)
+    of_nothing = set(verdicts)
     try:
         for size in sizes:
             left = [name for name, verdict in verdicts.items() if verdict.status in (PROVED, NOT_REFUTED)]
             if not left:
                 break
-            for name, (broken, count, complete) in question.ask(left, size, seed).items():
+            for name, (broken, count, complete, asks) in question.ask(left, size, seed).items():
                 verdict = verdicts[name]
+                if asks:
+                    of_nothing.discard(name)
                 verdict.sizes.append(size)
                 verdict.groups += count
                 if broken is not None:
@@ -119,6 +124,9 @@ def verify(
         for verdict in verdicts.values():
             if verdict.status in (PROVED, NOT_REFUTED) and verdict.sizes != list(sizes):
                 verdict.status, verdict.reason = NOT_REFUTED, BROKEN_OFF
+    for name in of_nothing:
+        if verdicts[name].status == PROVED and verdicts[name].groups:
+            verdicts[name].reason = OF_NOTHING
     return list(verdicts.values())
 
 
@@ -232,17 +240,22 @@ class Question:
 
     # Answers -------------------------------------------------------------------------------------
 
-    def ask(self, names: Sequence[str], size: int, seed: int) -> dict[str, tuple[Counterexample | None, int, bool]]:
-        """For each guarantee a group that breaks it, if one was found, how many were tried, and whether all."""
+    def ask(
+        self, names: Sequence[str], size: int, seed: int
+    ) -> dict[str, tuple[Counterexample | None, int, bool, bool]]:
+        """For each guarantee a group that breaks it, if one was found, how many were tried, whether all, whether it
+        asked anything of one of them.
+        """
         groups, complete = self.groups(size, seed)
-        answers: dict[str, tuple[Counterexample | None, int, bool]] = {}
+        answers: dict[str, tuple[Counterexample | None, int, bool, bool]] = {}
         found = self.margins(names, groups, size)
         for name in names:
             more = 0
             broken, all_decided = self._first_broken(name, groups, found[name], size)
             if broken is None and self.intervals:
                 broken, more = self._search(name, groups, found[name], size, seed)
-            answers[name] = (broken, len(groups) + more, complete and all_decided)
+            asks = any(margin < NOTHING for margin in found[name])
+            answers[name] = (broken, len(groups) + more, complete and all_decided, asks)
         return answers
 
     def _first_broken(self, name: str, groups: list, margins: list[float], size: int):
@@ -466,7 +479,7 @@ def _margin(graph: Graph, node: Node) -> Node:
             return graph.spread(_margin(graph, a), node.level)
         case (("any" | "all"), (a, where, *by)) if not by:
             reduction = "max" if node.op == "any" else "min"
-            empty = graph.const(-1 if node.op == "any" else 1)
+            empty = graph.const(-NOTHING if node.op == "any" else NOTHING)
             return graph.coalesce(graph.reduce(reduction, _margin(graph, a), where, None, *node.attributes), empty)
         case op, (a, b) if op in _COMPARISONS:
             gap = graph.apply("-", b, a) if _COMPARISONS[op] >= 0 else graph.apply("-", a, b)

@@ -1,0 +1,59 @@
+"""Wrappers in the place of a trainer's own functions, put in when the trainer imports the modules that hold them."""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from types import ModuleType
+
+Patches = Mapping[str, Callable[[ModuleType], None]]  # by the name of the module that each is called with
+
+
+def wrap_once(owner, name: str, wrap: Callable) -> None:
+    """Put `wrap(original)` in the place of `owner.name`, if that is not done yet. Raises AttributeError without one."""
+    original = getattr(owner, name)
+    if not is_wrapped(original):
+        wrapper = wraps(original)(wrap(original))
+        wrapper._rewardspec = True
+        setattr(owner, name, wrapper)
+
+
+def is_wrapped(function) -> bool:
+    """Whether a function was put in by `wrap_once`."""
+    return getattr(function, "_rewardspec", False)
+
+
+def patch_modules(patches: Patches) -> None:
+    """Patch modules: at once those that are there, others when they are imported."""
+    if not any(isinstance(finder, _AfterImport) and finder.patches is patches for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport(patches))
+    for name, patch in patches.items():
+        if name in sys.modules:
+            patch(sys.modules[name])
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls the patch of a module once the module has been imported."""
+
+    def __init__(self, patches: Patches):
+        self.patches = patches
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname not in self.patches:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target) if finder is not self else None
+            if spec is not None:
+                spec.loader.exec_module = _then(spec.loader.exec_module, self.patches[fullname])
+                return spec
+        return None
+
+
+def _then(run: Callable, patch: Callable) -> Callable:
+    def exec_module(module):
+        run(module)
+        patch(module)
+
+    return exec_module
