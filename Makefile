@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # The CPU build is enough for everything here; on a machine with a GPU set TORCH to the build you want.
 TORCH ?= torch==2.13.0
+# Tests run in as many processes.
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 OPENRLHF := .venv-openrlhf
@@ -15,7 +17,8 @@ demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, cou
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test  ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	$(MAKE) test-openrlhf
 
 test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
 	OMP_NUM_THREADS=1 $(OPENRLHF)/bin/python -m pytest tests/openrlhf
