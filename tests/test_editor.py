@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 import rewardspec
 from rewardspec.analysis.difference import difference, difference_on_log
@@ -14,7 +16,9 @@ from rewardspec.analysis.editor import is_name, json_schema, spec_like
 from rewardspec.analysis.replay import BadLog
 from rewardspec.diagnostics import Report
 from rewardspec.source import Source
+from rewardspec.syntax.expression import read
 from rewardspec.syntax.layout import laid_out
+from rewardspec.syntax.tree import meaning
 from rewardspec.syntax.yaml import Mapping, Scalar, read_yaml
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -119,6 +123,55 @@ def test_layout_of_what_does_not_read():
     report = Report()
     assert laid_out(Source("spec.yaml", "a: b: c\n"), report) is None
     assert report.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("text", "tidy"),
+    [
+        ("(-(-1)) ** a", "(-(-1)) ** a"),  # 1; without the parentheses it is -1
+        ("(- 1)  ** (a)", "(-1) ** a"),
+        ("(-(1))  ** a", "(-1) ** a"),
+        ("2 ** (-(-(1)))", "2 ** (-(-(1)))"),
+        ("+1  * (a)", "+1  * (a)"),
+        ("0 <= a<1", "0 <= a<1"),  # not `0 <= a and a < 1`
+    ],
+)
+def test_layout_of_signs_and_chains(text, tidy):
+    assert layout(f"advantage: {text}\nname:  x\n") == f"advantage: {tidy}\nname: x\n"
+
+
+def test_layout_keeps_space_at_the_end_of_a_line_of_text():
+    text = "about: |\n    two spaces  \n    end\nname:  x\n"
+    assert layout(text) == "about: |\n    two spaces  \n    end\nname: x\n"
+
+
+def written(inner):
+    """Expressions as they could be typed: parentheses, signs and space where they may stand."""
+    infix = st.sampled_from([" + ", "-", "*", " / ", "**", " ** ", " < ", "<=", "  and ", " or ", " == "])
+    return st.one_of(
+        inner.map("({})".format),
+        inner.map("( {} )".format),
+        st.tuples(st.sampled_from(["-", "- ", "+", "not "]), inner).map("".join),
+        st.tuples(inner, infix, inner).map("".join),
+        st.builds("{} if {} else {}".format, inner, inner, inner),
+        st.builds("f({}, b = {})".format, inner, inner),
+    )
+
+
+texts = st.recursive(st.sampled_from(["a", "b", "0", "1", "2.50", ".5", "1e-4", ".inf"]), written, max_leaves=8)
+
+
+@settings(deadline=None, derandomize=True, database=None, max_examples=500)
+@given(texts)
+@example("(-(-1)) ** a")
+def test_layout_of_an_expression_keeps_its_tree(text):
+    tree = read(Source("", text), Report())
+    whole = f"define:\n    x:   {text}\n"
+    assume(tree is not None and read_yaml(Source("", whole), Report()) is not None)
+    tidy = layout(whole)
+    (value,) = (value for _, value in read_yaml(Source("", tidy), Report()).get("define").items)
+    assert meaning(read(Source("", value.text), Report())) == meaning(tree), tidy
+    assert layout(tidy) == tidy
 
 
 # Schema
