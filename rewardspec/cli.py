@@ -736,17 +736,22 @@ def _show_difference(found) -> None:
         ]
         _table(out, f"Advantages, on average {logged.moved:.3g} apart", heads, rows)
     else:
-        example = next((s.example for s in found.sizes if s.example), None)
+        first = next((s for s in found.sizes if s.example), None)
+        example = first and first.example
         heads = ("group size", "groups", "advantages change", "a sign flips", "signal lost", "signal found")
         rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
-        _table(out, "Advantages, less the step over the batch", heads, rows)
+        moments = f", at any of {found.moments} moments" if found.moments > 1 else ""
+        _table(out, f"Advantages, less the step over the batch{moments}", heads, rows)
     if example:
         names = list(example[0][0])
         rows = [(*(_cell(r[n]) for n in names), f"{a:.6g}", f"{b:.6g}") for r, a, b in example]
-        title = "The first group that changes" if logged is None else "The group that changes most"
+        title = "The group that changes most"
+        if logged is None:
+            moment = ", ".join(f"{name} {_cell(value)}" for name, value in first.moment.items())
+            title = "The first group that changes" + (f", at {moment}" if moment else "")
         _table(out, title, (*names, "before", "after"), rows)
     if logged is None and not found.exact:
-        typer.echo("not every group was compared: some were drawn, some domains are intervals, some values not exact")
+        typer.echo(f"not everything was compared: {'; '.join(found.left_out)}")
 
 
 @app.command()

@@ -269,6 +269,33 @@ def test_signs_that_flip():
     assert [(s.changed, s.signs) for s in found.sizes] == [(1, 1), (2, 2)]
 
 
+def test_weights_that_part_later_in_the_run():
+    text = (
+        "rewardspec: 1\ncomponents: {{a: {{values: [0, 1]}}, b: {{values: [0, 1], weight: {}}}}}\nadvantage: dr_grpo\n"
+    )
+    found = difference(rewardspec.loads(text.format(0.5)), rewardspec.loads(text.format("0.5 + progress")))
+    # at the start they are alike; b has no part in a group whose rollouts agree on it: of 10 pairs 3 + 3, of 20 threes
+    # those with b all 0 (4) or all 1 (4)
+    assert [(s.groups, s.changed) for s in found.sizes] == [(10, 10 - 6), (20, 20 - 8)]
+    assert found.sizes[0].moment == {"progress": 0.25}
+    (a, before, after), (b, *_) = found.sizes[0].example
+    assert (a["b"], b["b"]) in ((0, 1), (1, 0))
+    assert abs(after - before) == 0.125  # a quarter of the way, half of the difference of b
+    assert not found.exact
+    assert found.left_out == ["schedules were looked at in 5 moments"]
+
+
+def test_gates_that_open_at_unlike_steps():
+    text = "rewardspec: 1\ncomponents: {{a: {{values: [0, 1], when: step >= {}}}}}\nadvantage: dr_grpo\n"
+    found = difference(rewardspec.loads(text.format(100)), rewardspec.loads(text.format(200)), [2])
+    (sized,) = found.sizes
+    assert (sized.groups, sized.changed, sized.died, sized.moment) == (3, 1, 1, {"step": 100})
+    assert found.exact
+    still = "rewardspec: 1\ncomponents: {a: {values: [0, 1], when: progress >= 0.9}}\nadvantage: dr_grpo\n"
+    (sized,) = difference(rewardspec.loads(text.format(100)), rewardspec.loads(still), [2]).sizes
+    assert (sized.changed, sized.moment) == (1, {"step": 100, "progress": 0.1})
+
+
 # Differences on a log
 
 BEFORE = "rewardspec: 1\ncomponents: {solved: {values: [0, 1]}, short: {values: [0, 1]}}\nadvantage: dr_grpo\n"
@@ -382,4 +409,10 @@ def test_new_diff_and_schema_commands(tmp_path):
     assert "component length" in done.stdout
     assert "a sign flips" in done.stdout
     assert run("diff", math, math).returncode == 0
+    later = tmp_path / "later.yaml"
+    later.write_text(math.read_text().replace("advantage: gdpo", "advantage: gdpo * (1 + progress)"))
+    assert later.read_text() != math.read_text()
+    done = run("diff", math, later)
+    assert "The first group that changes, at progress 0.25" in done.stdout
+    assert "not everything was compared: schedules were looked at in 5 moments" in done.stdout
     assert json.loads(run("diff", math, conditioned, "--format", "json").stdout)["sizes"][0]["groups"] == 10
