@@ -17,7 +17,7 @@ import typer
 from rewardspec._version import __version__
 from rewardspec.compiler import Spec, read_file
 from rewardspec.compiler import check as check_source
-from rewardspec.diagnostics import Diagnostic, SpecError
+from rewardspec.diagnostics import Diagnostic, SpecError, did_you_mean
 
 app = typer.Typer(
     help="Reward specs: read, checked, compiled to one torch advantage function.",
@@ -134,7 +134,7 @@ def check(
         _misuse(f"--format is text, json, sarif or github, not {format!r}")
     for code in errors:
         if code not in codes():
-            _misuse(f"there is no finding {code!r}; `rewardspec list` shows all")
+            _misuse(f"there is no finding {code!r}; `rewardspec list findings` shows all")
     if rates and not group_sizes:
         _misuse("--p tells how many groups have a gradient in groups of a size: add -g 8")
     sizes = _sizes(group_sizes) if group_sizes else []
@@ -265,11 +265,14 @@ def explain(
     """
     from rewardspec.analysis.explain import explain as explain_spec
     from rewardspec.analysis.schedule import read_moments, schedule
-    from rewardspec.lint.finding import page
+    from rewardspec.lint.finding import codes, page
 
     if not file.exists() and page(file.name) is not None:
         typer.echo(f"{file.name}\n\n{page(file.name)}")
         return
+    if not file.exists() and file.name == str(file) and not file.suffix:
+        near = did_you_mean(file.name, codes(), "`rewardspec list findings` shows the codes that have a page")
+        _misuse(f"there is no file and no page {file.name!r}: {near}")
     spec = _load(file, set_, dialect)
     rows = []
     if at:

@@ -18,7 +18,8 @@ from test_cases import CASE
 import rewardspec
 from rewardspec.analysis.policy import read_rates
 from rewardspec.compiler import check
-from rewardspec.lint.finding import Run, codes, find, findings, page
+from rewardspec.lint.errors import OF_ALLOW
+from rewardspec.lint.finding import OF_SPEC, Run, codes, find, findings, page
 from rewardspec.source import Source
 
 FOLDER = Path(__file__).parent / "cases/findings"
@@ -54,7 +55,7 @@ def test_case(path, spec, expected):
 
 
 def test_every_finding_has_cases_that_draw_it_and_cases_that_do_not():
-    for code in findings():
+    for code in [*findings(), *OF_ALLOW]:
         text = (FOLDER / f"{code}.md").read_text(encoding="utf-8")
         drawn = [f"[{code}]" in match["said"] for match in CASE.finditer(text)]
         assert any(drawn), code
@@ -66,6 +67,19 @@ def test_every_finding_has_a_page(code):
     text = page(code)
     assert len(text.split("\n\n")) >= 3
     assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_what_no_component_can_allow_is_found_in_the_advantage():
+    """In all cases, and nowhere else; of the rest there is none that is found there alone."""
+    lines = {}
+    for path in FOLDER.glob("*.md"):
+        for match in CASE.finditer(path.read_text(encoding="utf-8")):
+            for found in re.finditer(r"^warning\[(.+)\]: .*\n *--> spec.yaml:(\d+):", match["said"], re.M):
+                lines.setdefault(found[1], set()).add(match["spec"].split("\n")[int(found[2]) - 1].split(":")[0])
+    assert {code for code in lines if lines[code] == {"advantage"}} - MORE_THAN_ADVANTAGES == OF_SPEC
+
+
+MORE_THAN_ADVANTAGES = {"by-splits-group", "normalised-twice", "spread-always-zero", "tiny-divisor"}  # any expression
 
 
 # Claims against brute force
@@ -502,6 +516,8 @@ def test_warnings_do_not_fail_a_check_unless_asked_to(spec):
         assert done.returncode == 1
         assert "error[weight-without-effect]" in done.stdout
     assert run("check", spec, "--error", "zero-weight").returncode == 0
+    spec.write_text(spec.read_text() + "allow: {weight-without-affect: known}\n")
+    assert run("check", spec, "--error", "unknown-finding").returncode == 1
     done = run("check", spec, "--error", "zero-wait")
     assert done.returncode == 2
     assert "no finding 'zero-wait'" in done.stderr
@@ -546,5 +562,10 @@ def test_explain_of_a_code():
     assert done.returncode == 0
     assert "A gate that never opens." in done.stdout
     assert "A z-score of a z-score" in run("explain", "normalised-twice").stdout
+    assert "cannot be allowed" in run("explain", "unknown-finding").stdout
+    assert "It is an error" in run("explain", "gate-never-opens").stdout
+    done = run("explain", "phantom-gradiant")
+    assert (done.returncode, "did you mean `phantom-gradient`?" in done.stderr) == (2, True)
     assert run("explain", "no-such-code").returncode == 2
+    assert "cannot read no.yaml" in run("explain", "no.yaml").stderr
     assert "phantom-gradient" in run("list").stdout

@@ -1,4 +1,6 @@
-"""Pages of errors that the language itself reports, for `rewardspec explain CODE`."""
+"""Pages of errors that the language itself reports, and of what is said of `allow:`, for `rewardspec explain CODE`."""
+
+OF_ALLOW = ("unknown-finding", "allow-without-effect")  # warnings about allowances, which cannot be allowed themselves
 
 PAGES = {
     "gate-never-opens": """A gate that never opens.
@@ -48,4 +50,46 @@ rollout, so
 something has to bring them together.
 
 Write `sum(..., over=components)`, or a scheme such as `gdpo`.""",
+    "no-reason": """An allowance without a reason.
+
+`allow:` silences a finding for good, and whoever reads the spec next has to know whether that still holds. An empty
+reason, `null`, `true` or a number says nothing.
+
+```yaml
+components:
+  solved: {values: [0, 1]}
+  format: {values: [0, 1], weight: 0.1}
+advantage: gdpo
+allow: {phantom-gradient: }
+```
+
+Write it in words: `allow: {phantom-gradient: the format is to be learnt first}`.""",
+    "unknown-finding": """An allowance of a finding that there is not.
+
+Nothing has the code that stands under `allow:`, so nothing is silenced by it: it is misspelt, or of a release that
+called it otherwise.
+
+```yaml
+components:
+  solved: {values: [0, 1]}
+advantage: grpo
+allow: {phantom-gradiant: the format is to be learnt first}
+```
+
+Write a code that `rewardspec list findings` shows. This warning cannot be allowed itself; `--error unknown-finding`
+makes it an error.""",
+    "allow-without-effect": """An allowance that can silence nothing.
+
+Errors cannot be allowed: what they find cannot be computed. And a component can only allow what is said of it
+alone; that a group has no gradient, or that wrong answers are paid, is said of the spec as a whole.
+
+```yaml
+components:
+  solved: {values: [0, 1]}
+  format: {values: [0, 1], allow: {phantom-gradient: the format is to be learnt first}}
+advantage: gdpo
+```
+
+Put it under `allow:` of the spec: `allow: {phantom-gradient: the format is to be learnt first}`. This warning cannot be
+allowed itself; `--error allow-without-effect` makes it an error.""",
 }

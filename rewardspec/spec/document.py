@@ -5,6 +5,7 @@ Values stay text with its place (`Scalar`); numbers and expressions are read whe
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
@@ -55,6 +56,20 @@ def _mapped(value: Any) -> Any:
     return value
 
 
+def _reason(value: Any) -> Scalar:
+    """Why a finding is meant, in words: a text with a letter in it, and not one that YAML takes for something else."""
+    scalar = _text(value)
+    text = scalar.text.strip()
+    plain = scalar.style is None and (NOT_TEXT.fullmatch(text) is not None or text.lower() in NOT_WORDS)
+    if plain or not any(char.isalpha() for char in text):
+        raise PydanticCustomError("reason", "no reason")
+    return scalar
+
+
+NOT_TEXT = re.compile(r"[-+]?(\.?[0-9][0-9_.]*(e[-+]?[0-9]+)?|0x[0-9a-f_]+|0o[0-7_]+|\.inf|\.nan)", re.IGNORECASE)
+NOT_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+
+
 def _schema(kinds: list[str], about: str):
     return WithJsonSchema({"type": kinds, "description": about})
 
@@ -70,7 +85,8 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
-Reasons = Annotated[dict[str, Text], BeforeValidator(_mapped)]
+Reason = Annotated[Any, BeforeValidator(_reason), _schema(["string"], "why it is meant here")]
+Reasons = Annotated[dict[str, Reason], BeforeValidator(_mapped)]
 
 
 Options = Annotated[
@@ -269,6 +285,13 @@ def _report(error: ErrorDetails, root: Mapping, report: Report) -> None:
                 f"`{error['ctx']['text']}` is none of {', '.join(f'`{w}`' for w in words)}",
                 node.span,
                 help=did_you_mean(error["ctx"]["text"], words),
+            )
+        case "reason":
+            report.error(
+                "no-reason",
+                f"nothing says why `{shorten(name)}` is meant here",
+                node.span if node.span.text.strip() else key.span,
+                help=f"say it in words: `{shorten(name)}: why`",
             )
         case "list_type":
             report.error("wrong-type", "a list belongs here, one `- ` a line", node.span)
