@@ -128,7 +128,7 @@ def check(
     """Say everything that is wrong with specs, before anything runs."""
     from rewardspec.analysis.policy import read_rates
     from rewardspec.analysis.report import github, sarif
-    from rewardspec.lint.finding import Run, codes, find
+    from rewardspec.lint.finding import Run, codes, find, page
 
     if format not in ("text", "json", "sarif", "github"):
         _misuse(f"--format is text, json, sarif or github, not {format!r}")
@@ -158,7 +158,7 @@ def check(
     if format == "json":
         typer.echo(json.dumps([d.to_json() for d in found], indent=2))
     elif format == "sarif":
-        typer.echo(json.dumps(sarif(found), indent=2))
+        typer.echo(json.dumps(sarif(found, page), indent=2))
     elif format == "github":
         for diagnostic in found:
             typer.echo(github(diagnostic))

@@ -557,6 +557,59 @@ def test_formats_for_other_programs(spec):
     assert "title=weight-without-effect::" in github
 
 
+GATED = "rewardspec: 1\ncomponents:\n  correct: {values: [0, 1]}\n  length: {values: [0, 1], when: correct >= 2}\n"
+
+
+@pytest.fixture
+def oddly_named(tmp_path, monkeypatch):
+    """A spec with an error that has a label, in a file whose name formats have to escape."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "spécs, 100%" / "a:b c.yaml"
+    path.parent.mkdir()
+    path.write_text(GATED + "advantage: grpo\n")
+    return path.relative_to(tmp_path)
+
+
+def test_json_has_labels_with_their_places(oddly_named):
+    (found,) = json.loads(run("check", oddly_named, "--format", "json").stdout)
+    assert found["note"] == "never true"
+    (label,) = found["labels"]
+    assert label["message"] == "`correct` is at most 1"
+    assert (label["file"], label["line"], label["column"], label["end_column"]) == (str(oddly_named), 3, 21, 27)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_sarif_has_places_and_pages(oddly_named, absolute):
+    name = oddly_named.resolve() if absolute else oddly_named
+    (ran,) = json.loads(run("check", name, "--format", "sarif").stdout)["runs"]
+    (result,), (rule,) = ran["results"], ran["tool"]["driver"]["rules"]
+    uri = "sp%C3%A9cs%2C%20100%25/a%3Ab%20c.yaml"
+    places = [*result["locations"], *result["relatedLocations"]]
+    assert [p["physicalLocation"]["artifactLocation"]["uri"] for p in places] == [uri, uri]
+    assert result["relatedLocations"][0]["message"]["text"] == "`correct` is at most 1"
+    assert result["relatedLocations"][0]["physicalLocation"]["region"]["startLine"] == 3
+    assert (rule["id"], rule["shortDescription"]["text"]) == ("gate-never-opens", "A gate that never opens.")
+    assert rule["fullDescription"]["text"].startswith("`when:` holds for no value")
+    assert rule["help"]["text"] == rule["help"]["markdown"] == page("gate-never-opens")
+    assert "helpUri" not in rule
+    assert result["ruleIndex"] == 0
+
+
+def test_sarif_of_a_code_without_a_page(oddly_named):
+    oddly_named.write_text("rewardspec: 1\ncomponents: {a: {}}\nadvantage: grpo\n")
+    (ran,) = json.loads(run("check", oddly_named, "--format", "sarif").stdout)["runs"]
+    assert ran["tool"]["driver"]["rules"] == [{"id": "no-domain", "shortDescription": {"text": "no domain"}}]
+    assert "relatedLocations" not in ran["results"][0]
+
+
+def test_github_escapes_what_ends_a_property(oddly_named):
+    line = run("check", oddly_named, "--format", "github").stdout.rstrip("\n")
+    properties, message = re.fullmatch("::error ([^:]+)::(.+)", line).groups()
+    assert properties == "file=spécs%2C 100%25/a%3Ab c.yaml,line=4,col=34,title=gate-never-opens"
+    assert message.startswith("`length` can never count (")
+    assert message.endswith("%0Aspécs, 100%25/a:b c.yaml:3:21: `correct` is at most 1")
+
+
 def test_explain_of_a_code():
     done = run("explain", "gate-never-opens")
     assert done.returncode == 0
