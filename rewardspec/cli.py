@@ -618,8 +618,10 @@ def _under(spec: Spec, schemes: list[str]) -> list[tuple[str, Spec]]:
 def schema() -> None:
     """Print the JSON Schema of specs, for editors: `# yaml-language-server: $schema=spec.schema.json`."""
     from rewardspec.analysis.editor import json_schema
+    from rewardspec.lint.finding import OF_SPEC, findings
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    about = {code: finding.page.split("\n")[0] for code, finding in findings().items()}
+    typer.echo(json.dumps(json_schema(about, OF_SPEC), indent=2))
 
 
 @app.command()
