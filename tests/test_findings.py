@@ -26,15 +26,19 @@ FOLDER = Path(__file__).parent / "cases/findings"
 SPECS = Path(__file__).parents[1] / "specs"
 
 
-def said(text):
-    """What `check` says; the options that a case asks for stand in its first comment: `# --p correct=0.3 -g 4,8`."""
+def diagnosed(text, options):
+    """What `check` finds under the options in a line such as `--p correct=0.3 -g 4,8`."""
     spec, report = check(Source("spec.yaml", text))
-    options = dict(re.findall(r"(--p|-g|--total-steps) (\S+)", text.partition("\n")[0]))
+    options = dict(re.findall(r"(--p|-g|--total-steps) ([^\s`A-Z]+)", options))
     rates = read_rates(options["--p"]) if "--p" in options else {}
     sizes = [int(size) for size in options.get("-g", "").split(",") if size]
     steps = int(options["--total-steps"]) if "--total-steps" in options else None
-    found = [*report.sorted(), *([] if spec is None else find(spec, Run(rates, sizes, steps)))]
-    return "\n\n".join(d.render() for d in found) or "nothing to say"
+    return [*report.sorted(), *([] if spec is None else find(spec, Run(rates, sizes, steps)))]
+
+
+def said(text):
+    """What `check` says; the options that a case asks for stand in its first comment: `# --p correct=0.3 -g 4,8`."""
+    return "\n\n".join(d.render() for d in diagnosed(text, text.partition("\n")[0])) or "nothing to say"
 
 
 def cases():
@@ -80,6 +84,87 @@ def test_what_no_component_can_allow_is_found_in_the_advantage():
 
 
 MORE_THAN_ADVANTAGES = {"by-splits-group", "normalised-twice", "spread-always-zero", "tiny-divisor"}  # any expression
+
+
+INSTEAD = {  # what of the example on a page is written otherwise, and how; the page says so, too
+    "tiny-divisor": [("style / (std(style) + 1e-9)", "zscore(style)")],
+    "eps-outweighs-spread": [("numerics: {eps: 0.01}", "numerics: {eps: 1e-6}")],
+    "one-unit-decides": [('"1 - min(tokens / 4000, 1)"', "tokens <= 4000")],
+    "gate-always-open": [("when: correct >= 0", "when: correct >= 1")],
+    "gate-on-moving-scale": [("when: correctness >= 2", "when: raw(correctness) >= 3")],
+    "ungated-sibling": [("style: {range: [0, 1]}", "style: {range: [0, 1], when: correct >= 1}")],
+    "length-without-success": [("length: tokens <= 4000", "length: {expr: tokens <= 4000, when: correct >= 1}")],
+    "zero-weight": [("weight: 0", "weight: 0.1")],
+    "constant-component": [("bonus: difficulty", "bonus: difficulty * correct")],
+    "scale-turns-sign": [
+        ("scale: [1, -1]", "scale: [-1, 1]"),
+        ("errors: {range: [0, 10], scale: [1, 0]}", "errors: {range: [0, 10], weight: -0.1}"),
+    ],
+    "weight-without-effect": [("advantage: grpo", "advantage: dr_grpo")],
+    "scale-without-effect": [("advantage: gdpo", "advantage: grpo")],
+    "abrupt-schedule": [
+        ("weight: 1 if step < 30 else 0.5", 'weight: "1 - 0.5 * ramp(step, start=20, end=60)"'),
+    ],
+    "schedule-never-moves": [
+        ('weight: "1 - ramp(progress, start=1, end=2)"', 'weight: "1 - ramp(progress, start=0.5, end=1)"')
+    ],
+    "dead-groups": [],  # larger groups
+    "group-of-one": [("advantage: batch_grpo", "advantage: zscore(total, over=batch)")],
+    "spread-always-zero": [("where=style == max(style)", "where=rank(style) > group_size / 2")],
+    "by-splits-group": [("by=tokens", "by=tokens > 2000")],
+    "missing-silences-group": [("keep: all(present(judge))\n", "")],
+    "missing-ends-run": [("judge - 1/2", "coalesce(judge, mean(judge), 0)")],
+    "advantage-undefined": [("max(style, where=correct)", "coalesce(max(style, where=correct), 0)")],
+    "policies-disagree": [("missing: zero", "missing: ignore")],
+    "easy-above-hard": [("weight: 0.5", "weight: 0.5, when: correct >= 1")],
+    "schedule-out-of-reach": [("ramp(step, start=0, end=300)", "ramp(progress, end=0.8)")],
+    "normalised-twice": [("advantage: zscore(grpo)", "advantage: zscore(total, over=batch)")],
+    "sum-merges-groups": [("advantage: grpo", "advantage: gdpo")],
+    "phantom-gradient": [("format: {values: [0, 1]}", "format: {values: [0, 1], when: correct >= 1}")],
+    "wrong-above-right": [("weight: 2", "weight: 2, when: correct >= 1")],
+    "unreachable-stage": [("when: process < 1", "when: answer >= 1")],
+    "stage-lowers-total": [("  staged:\n", "  staged:\n    squash: sigmoid\n")],
+    "stages-out-of-order": [
+        ("{add: bonus, when: score >= 0.8}", "{add: bonus, when: score >= 0.5}"),
+        ("{add: extra, when: score >= 0.5}", "{add: extra, when: score >= 0.8}"),
+    ],
+    "gate-never-opens": [("when: correct >= 2", "when: correct >= 1")],
+    "otherwise-needed": [("when: correct >= 1", "when: correct >= 1, otherwise: -3")],
+    "refill-alone": [("refill:", "keep: var(total, ddof=0) >= 1e-6\nrefill:")],
+    "yaml-comma": [("{expr: min(a, 1)}", '{expr: "min(a, 1)"}')],
+    "bundle-left-over": [("weights * zscore(rewards)", "sum(weights * zscore(rewards), over=components)")],
+    "no-reason": [("{phantom-gradient: }", "{phantom-gradient: the format is to be learnt first}")],
+    "unknown-finding": [("phantom-gradiant", "phantom-gradient")],
+    "allow-without-effect": [
+        (", allow: {phantom-gradient: the format is to be learnt first}", ""),
+        ("advantage: gdpo", "advantage: gdpo\nallow: {phantom-gradient: the format is to be learnt first}"),
+    ],
+}
+
+
+@pytest.mark.parametrize("code", codes())
+def test_example_on_a_page_draws_its_finding_and_what_to_write_instead_does_not(code):
+    text = page(code)
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    found = diagnosed("rewardspec: 1\n" + example, text)
+    assert code in {d.code for d in found}
+    assert {d.code for d in found if d.severity == "error"} <= {code}
+    for old, new in INSTEAD[code]:
+        assert example.count(old) == 1, old
+        example = example.replace(old, new)
+    found = diagnosed("rewardspec: 1\n" + example, "--p correct=0.05 -g 16" if code == "dead-groups" else text)
+    assert not [d for d in found if d.severity == "error" or d.code == code]
+    for _, new in INSTEAD[code]:
+        assert set(re.findall(r"\w+", new)) <= set(re.findall(r"\w+", text)), (new, "is not on the page")
+
+
+NO_THREAD = ("It follows from", "It is a rule of this language")
+
+
+@pytest.mark.parametrize("code", codes())
+def test_page_names_a_source_or_says_that_there_is_none(code):
+    source = re.search(r"[\w.-]+#\d+|arXiv:\d{4}\.\d{5}|(PRS|PAPO|GDPO|YAML)\b.*(Eq\.|Sec\.) \d|VSPO", page(code))
+    assert source or any(words in " ".join(page(code).split()) for words in NO_THREAD)
 
 
 # Claims against brute force
