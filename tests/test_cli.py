@@ -2,14 +2,17 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from rewardspec.resources import resource
 
+ROOT = Path(__file__).parents[1]
 SPECS = resource("specs/gdpo")
 BROKEN = """rewardspec: 1
 components:
@@ -177,3 +180,16 @@ def test_demo_prints_the_table():
     assert done.returncode == 0, done.stderr
     for number in ("29", "36", "81", "127"):
         assert number in done.stdout
+
+
+TAKEN = ["specs/gdpo/math.yaml", "train/spec/a.yml", "math.rewardspec.yaml", "runs/rewardspec.yml"]
+LEFT = ["configs/train.yaml", "spec.md", "specs/README.md", "specs/prelude.yaml", "specs/dialects/trl.yaml"]
+LEFT += ["inspec/a.yaml", "rewardspec/a.yaml", "openapi-specs.yaml"]
+
+
+def test_hooks_take_specs_and_leave_other_files():
+    hooks = YAML(typ="safe", pure=True).load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert [hook["entry"] for hook in hooks] == ["rewardspec check", "rewardspec fmt"]
+    for hook in hooks:
+        taken = [p for p in [*TAKEN, *LEFT] if re.search(hook["files"], p) and not re.search(hook["exclude"], p)]
+        assert taken == TAKEN
