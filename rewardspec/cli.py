@@ -374,6 +374,7 @@ def score_(
     from rewardspec.rewards.scorer import ScoringError
 
     loaded = _load(spec, set_)
+    sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
     for path in (spec, rollouts):
         if output.exists() and path.exists() and output.samefile(path):
             _misuse(f"{path} would be written over")

@@ -41,7 +41,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rewardspec.rewards.reward import BadReference, between, reward
+from rewardspec.rewards.reward import BadReference, between, each, reward
 from rewardspec.rewards.sandbox import Limits, Result, SandboxError, protections, run_with_inputs, run_with_tests
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
@@ -149,12 +149,14 @@ def judge(
     Equal programs with equal tests are run once, and the last verdicts are kept.
     """
     known: dict[object, Tests] = {}
-    parsed = []
-    for given in list(tests):  # a list keeps what it holds, and so each id means one object
+
+    def read(given: object) -> Tests:
         key = given if isinstance(given, str) else id(given)
         if key not in known:
             known[key] = read_tests(given)
-        parsed.append(known[key])
+        return known[key]
+
+    parsed = each(read, list(tests))  # a list keeps what it holds, and so each id means one object
     try:
         protections()
     except SandboxError as error:
