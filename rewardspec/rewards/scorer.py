@@ -37,7 +37,9 @@ class Scorer:
     def __init__(self, spec):
         self.spec, self.uses = spec, spec.uses
         self.names = [name for name in self.uses if name in spec.columns]  # the others are compared alone
-        self.measures = {name: _own(use) if use.reward is None else _named(use) for name, use in self.uses.items()}
+        made = {name: _own(use) if use.reward is None else _named(use) for name, use in self.uses.items()}
+        self.measures = {name: (inputs, measure) for name, (inputs, measure, _) in made.items()}
+        self.needs = {name: needs for name, (_, _, needs) in made.items()}  # fields that a rollout has to have
 
     def measure(self, rows: Sequence[Mapping]) -> Scores:
         """Every function once for every row; what `only_when` leaves out is None.
@@ -120,8 +122,8 @@ def _together(column: str, scores: Scores, rows: Sequence[Mapping], places: Sequ
     return [_field(rows[i], column) if values is None else values[i] for i in places]
 
 
-# What a function reads of a row, and its values for many of those.
-Measure = tuple[Callable[[Mapping], object], Callable[[Sequence], Sequence[float | None]]]
+# What a function reads of a row, its values for many of those, and the fields that have to be there.
+Measure = tuple[Callable[[Mapping], object], Callable[[Sequence], Sequence[float | None]], list[str]]
 
 
 def _named(use) -> Measure:
@@ -149,7 +151,7 @@ def _named(use) -> Measure:
         refuse(bad)
         return values
 
-    return inputs, many if reward.many else one_by_one
+    return inputs, many if reward.many else one_by_one, [use.inputs[name] for name in needed if needed[name]]
 
 
 def _own(use) -> Measure:
@@ -190,7 +192,8 @@ def _own(use) -> Measure:
             raise ScoringError(f"`{use.python}` gave {len(values)} values for {len(given)} completions")
         return values
 
-    return inputs, by_batch if batched else by_row
+    needed = [singular.get(p.name, p.name) for p in named if p.default is p.empty]
+    return inputs, by_batch if batched else by_row, needed
 
 
 def as_text(value: object) -> str:

@@ -53,6 +53,7 @@ class _Batch:
                 return [row[name] for row in self.rows]
 
         reward_func.__name__ = reward_func.__qualname__ = name
+        reward_func.needs = self.scorer.needs[name]
         return reward_func
 
 
