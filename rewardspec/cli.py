@@ -17,7 +17,7 @@ import typer
 from rewardspec._version import __version__
 from rewardspec.compiler import Spec, read_file
 from rewardspec.compiler import check as check_source
-from rewardspec.diagnostics import Diagnostic, SpecError
+from rewardspec.diagnostics import Diagnostic, SpecError, did_you_mean
 
 app = typer.Typer(
     help="Reward specs: read, checked, compiled to one torch advantage function.",
@@ -128,13 +128,13 @@ def check(
     """Say everything that is wrong with specs, before anything runs."""
     from rewardspec.analysis.policy import read_rates
     from rewardspec.analysis.report import github, sarif
-    from rewardspec.lint.finding import Run, codes, find
+    from rewardspec.lint.finding import Run, codes, find, page
 
     if format not in ("text", "json", "sarif", "github"):
         _misuse(f"--format is text, json, sarif or github, not {format!r}")
     for code in errors:
         if code not in codes():
-            _misuse(f"there is no finding {code!r}; `rewardspec list` shows all")
+            _misuse(f"there is no finding {code!r}; `rewardspec list findings` shows all")
     if rates and not group_sizes:
         _misuse("--p tells how many groups have a gradient in groups of a size: add -g 8")
     sizes = _sizes(group_sizes) if group_sizes else []
@@ -158,7 +158,7 @@ def check(
     if format == "json":
         typer.echo(json.dumps([d.to_json() for d in found], indent=2))
     elif format == "sarif":
-        typer.echo(json.dumps(sarif(found), indent=2))
+        typer.echo(json.dumps(sarif(found, page), indent=2))
     elif format == "github":
         for diagnostic in found:
             typer.echo(github(diagnostic))
@@ -271,11 +271,14 @@ def explain(
     """
     from rewardspec.analysis.explain import explain as explain_spec
     from rewardspec.analysis.schedule import read_moments, schedule
-    from rewardspec.lint.finding import page
+    from rewardspec.lint.finding import codes, page
 
     if not file.exists() and page(file.name) is not None:
         typer.echo(f"{file.name}\n\n{page(file.name)}")
         return
+    if not file.exists() and file.name == str(file) and not file.suffix:
+        near = did_you_mean(file.name, codes(), "`rewardspec list findings` shows the codes that have a page")
+        _misuse(f"there is no file and no page {file.name!r}: {near}")
     spec = _load(file, set_, dialect)
     rows = []
     if at:
@@ -622,8 +625,10 @@ def _under(spec: Spec, schemes: list[str]) -> list[tuple[str, Spec]]:
 def schema() -> None:
     """Print the JSON Schema of specs, for editors: `# yaml-language-server: $schema=spec.schema.json`."""
     from rewardspec.analysis.editor import json_schema
+    from rewardspec.lint.finding import OF_SPEC, findings
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    about = {code: finding.page.split("\n")[0] for code, finding in findings().items()}
+    typer.echo(json.dumps(json_schema(about, OF_SPEC), indent=2))
 
 
 @app.command()
@@ -743,17 +748,22 @@ def _show_difference(found) -> None:
         ]
         _table(out, f"Advantages, on average {logged.moved:.3g} apart", heads, rows)
     else:
-        example = next((s.example for s in found.sizes if s.example), None)
+        first = next((s for s in found.sizes if s.example), None)
+        example = first and first.example
         heads = ("group size", "groups", "advantages change", "a sign flips", "signal lost", "signal found")
         rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
-        _table(out, "Advantages, less the step over the batch", heads, rows)
+        moments = f", at any of {found.moments} moments" if found.moments > 1 else ""
+        _table(out, f"Advantages, less the step over the batch{moments}", heads, rows)
     if example:
         names = list(example[0][0])
         rows = [(*(_cell(r[n]) for n in names), f"{a:.6g}", f"{b:.6g}") for r, a, b in example]
-        title = "The first group that changes" if logged is None else "The group that changes most"
+        title = "The group that changes most"
+        if logged is None:
+            moment = ", ".join(f"{name} {_cell(value)}" for name, value in first.moment.items())
+            title = "The first group that changes" + (f", at {moment}" if moment else "")
         _table(out, title, (*names, "before", "after"), rows)
     if logged is None and not found.exact:
-        typer.echo("not every group was compared: some were drawn, some domains are intervals, some values not exact")
+        typer.echo(f"not everything was compared: {'; '.join(found.left_out)}")
 
 
 @app.command()

@@ -32,17 +32,13 @@ class Diagnostic:
     severity: str = "error"
 
     def to_json(self) -> dict:
-        line, column = self.span.source.line_column(self.span.start)
-        end_line, end_column = self.span.source.line_column(self.span.end)
         return {
             "code": self.code,
             "severity": self.severity,
             "message": self.message,
-            "file": self.span.source.name,
-            "line": line,
-            "column": column,
-            "end_line": end_line,
-            "end_column": end_column,
+            **_region(self.span),
+            "note": self.note or None,
+            "labels": [{"message": label.message, **_region(label.span)} for label in self.labels],
             "help": self.help,
         }
 
@@ -78,6 +74,19 @@ class Diagnostic:
         if self.help:
             out.append(f"help: {self.help}")
         return "\n".join(out)
+
+
+def _region(span: Span) -> dict:
+    """File, lines and columns of a span; the last column is the one after it."""
+    line, column = span.source.line_column(span.start)
+    end_line, end_column = span.source.line_column(span.end)
+    return {
+        "file": span.source.name,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+    }
 
 
 _WIDEST = 160

@@ -64,6 +64,8 @@ def test_check_as_json(broken):
         "column": 34,
         "end_line": 4,
         "end_column": 40,
+        "note": None,
+        "labels": [],
         "help": "did you mean `correct`?",
     }
 

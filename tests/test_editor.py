@@ -2,19 +2,31 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 
+import jsonschema
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+from test_cases import CASE
 
 import rewardspec
 from rewardspec.analysis.difference import difference, difference_on_log
 from rewardspec.analysis.editor import is_name, json_schema, spec_like
 from rewardspec.analysis.replay import BadLog
+from rewardspec.compiler import check
 from rewardspec.diagnostics import Report
+from rewardspec.lint.errors import OF_ALLOW
+from rewardspec.lint.finding import OF_SPEC, find, findings
 from rewardspec.source import Source
+from rewardspec.syntax.expression import read
 from rewardspec.syntax.layout import laid_out
+from rewardspec.syntax.tree import meaning
 from rewardspec.syntax.yaml import Mapping, Scalar, read_yaml
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -121,11 +133,65 @@ def test_layout_of_what_does_not_read():
     assert report.diagnostics
 
 
+@pytest.mark.parametrize(
+    ("text", "tidy"),
+    [
+        ("(-(-1)) ** a", "(-(-1)) ** a"),  # 1; without the parentheses it is -1
+        ("(- 1)  ** (a)", "(-1) ** a"),
+        ("(-(1))  ** a", "(-1) ** a"),
+        ("2 ** (-(-(1)))", "2 ** (-(-(1)))"),
+        ("+1  * (a)", "+1  * (a)"),
+        ("0 <= a<1", "0 <= a<1"),  # not `0 <= a and a < 1`
+    ],
+)
+def test_layout_of_signs_and_chains(text, tidy):
+    assert layout(f"advantage: {text}\nname:  x\n") == f"advantage: {tidy}\nname: x\n"
+
+
+def test_layout_keeps_space_at_the_end_of_a_line_of_text():
+    text = "about: |\n    two spaces  \n    end\nname:  x\n"
+    assert layout(text) == "about: |\n    two spaces  \n    end\nname: x\n"
+
+
+def written(inner):
+    """Expressions as they could be typed: parentheses, signs and space where they may stand."""
+    infix = st.sampled_from([" + ", "-", "*", " / ", "**", " ** ", " < ", "<=", "  and ", " or ", " == "])
+    return st.one_of(
+        inner.map("({})".format),
+        inner.map("( {} )".format),
+        st.tuples(st.sampled_from(["-", "- ", "+", "not "]), inner).map("".join),
+        st.tuples(inner, infix, inner).map("".join),
+        st.builds("{} if {} else {}".format, inner, inner, inner),
+        st.builds("f({}, b = {})".format, inner, inner),
+    )
+
+
+texts = st.recursive(st.sampled_from(["a", "b", "0", "1", "2.50", ".5", "1e-4", ".inf"]), written, max_leaves=8)
+
+
+@settings(deadline=None, derandomize=True, database=None, max_examples=500)
+@given(texts)
+@example("(-(-1)) ** a")
+def test_layout_of_an_expression_keeps_its_tree(text):
+    tree = read(Source("", text), Report())
+    whole = f"define:\n    x:   {text}\n"
+    assume(tree is not None and read_yaml(Source("", whole), Report()) is not None)
+    tidy = layout(whole)
+    (value,) = (value for _, value in read_yaml(Source("", tidy), Report()).get("define").items)
+    assert meaning(read(Source("", value.text), Report())) == meaning(tree), tidy
+    assert layout(tidy) == tidy
+
+
 # Schema
+
+ABOUT = {code: finding.page.split("\n")[0] for code, finding in findings().items()}
+SCHEMA = json_schema(ABOUT, OF_SPEC)
+SAYS = jsonschema.Draft202012Validator(SCHEMA)
+EXAMPLES = sorted((SPECS.parent / "examples").rglob("*.yaml"))
 
 
 def plain(node):
-    """A document as an editor's YAML reader would have it, but for numbers, which stay text."""
+    """A document as text alone, as the checker has it."""
     if isinstance(node, Scalar):
         return node.text
     if isinstance(node, Mapping):
@@ -133,35 +199,185 @@ def plain(node):
     return [plain(item) for item in node.items]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).as_posix())
-def test_published_specs_satisfy_the_schema(path):
-    import jsonschema
-
-    jsonschema.validate(plain(read_yaml(Source("", path.read_text()), Report())), json_schema())
+def typed(text):
+    """A document as an editor's YAML reader has it, numbers and all."""
+    return YAML(typ="safe", pure=True).load(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "rewardspec: 1\ncomponent: {a: {values: [0, 1]}}\n",
-        "rewardspec: 1\ncomponents: {a: {valuess: [0, 1]}}\n",
-        "rewardspec: 1\ncomponents: {a: {values: [0, 1], missing: maybe}}\n",
-        "rewardspec: 1\ncomponents: {a: {stages: [{when: b}]}}\n",
-        "components: {a: {values: [0, 1]}}\n",
-    ],
-)
+def accepted(text):
+    """Whether a spec has no errors, and allows only what it can."""
+    spec, _ = check(Source("spec.yaml", text))
+    return spec is not None and not any(d.code in OF_ALLOW for d in find(spec))
+
+
+def written_specs():
+    for path in [*FILES, *EXAMPLES]:
+        if re.search("^rewardspec: 1$", path.read_text(), re.M):  # else a trainer's configuration
+            yield pytest.param(path.read_text(), id=path.relative_to(SPECS.parent).as_posix())
+    for path in sorted((Path(__file__).parent / "cases").rglob("*.md")):
+        for match in CASE.finditer(path.read_text()):
+            if "error[" not in match["said"] and not any(f"[{code}]" in match["said"] for code in OF_ALLOW):
+                yield pytest.param(match["spec"], id=f"{path.stem}: {match['name']}")
+
+
+@pytest.mark.parametrize("text", list(written_specs()))
+def test_schema_takes_what_the_checker_takes(text):
+    assert accepted(text)
+    SAYS.validate(plain(read_yaml(Source("", text), Report())))
+    SAYS.validate(typed(text))
+
+
+FINE = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: grpo\n"
+WRONG = {
+    "a version to come": FINE.replace("rewardspec: 1", "rewardspec: 2"),
+    "no version": FINE.replace("rewardspec: 1\n", ""),
+    "no components": "rewardspec: 1\nadvantage: grpo\n",
+    "empty components": FINE.replace("{a: {values: [0, 1]}}", "{}"),
+    "no advantage": FINE.replace("advantage: grpo\n", ""),
+    "empty advantage": FINE.replace("grpo", ""),
+    "refill alone": FINE + "refill: 1\n",
+    "a key that is not there": FINE.replace("components", "component"),
+    "eps below 0": FINE + "numerics: {eps: -1e-6}\n",
+    "eps above 1": FINE + "numerics: {eps: 2}\n",
+    "ddof of 2": FINE + "numerics: {ddof: 2}\n",
+    "ddof of a half": FINE + "numerics: {ddof: 0.5}\n",
+    "a finding that is not there": FINE + "allow: {phantom-gradiant: known}\n",
+    "an error that is allowed": FINE + "allow: {gate-never-opens: known}\n",
+    "no reason": FINE + "allow: {phantom-gradient: }\n",
+    "a number for a reason": FINE + "allow: {phantom-gradient: 5}\n",
+    "an empty reason": FINE + 'allow: {phantom-gradient: ""}\n',
+    "one token": FINE + "condition: {tokens: {a: x}, prior: {a: 1}, template: '{token}'}\n",
+    "a prior above 1": FINE + "condition: {tokens: {a: x, b: y}, prior: {a: 1.5}, template: '{token}'}\n",
+    "no place for the token": FINE + "condition: {tokens: {a: x, b: y}, prior: {a: 0.5}, template: 'x'}\n",
+}
+WRONG_COMPONENTS = [
+    "{}",
+    "{valuess: [0, 1]}",
+    "{values: []}",
+    "{values: [0, 1], range: [0, 1]}",
+    "{values: [0, 1], missing: maybe}",
+    "{range: [0]}",
+    "{range: [0, 1, 2]}",
+    "{range: [yes, no, maybe]}",
+    "{range: [true, false]}",
+    "{values: [0, 1], scale: [0]}",
+    "{values: [0, 1], scale: [0, 1, 2]}",
+    "{use: toolrl.format, values: [0, 1]}",
+    "{use: toolrl.format, range: [0, 1]}",
+    "{use: toolrl.format, level: group}",
+    "{use: toolrl.format, python: 'm:f'}",
+    "{python: 'm:f'}",
+    "{python: 'm:f', values: [0, 1], level: group}",
+    "{values: [0, 1], with: {tone: x}}",
+    "{values: [0, 1], otherwise: 1}",
+    "{values: [0, 1], squash: sigmoid}",
+    "{expr: step, values: [0, 1]}",
+    "{expr: step, missing: ignore}",
+    "{expr: step, range: [0, 1]}",
+    "{expr: step, use: toolrl.format}",
+    "{expr: step, stages: [step]}",
+    "{stages: []}",
+    "{stages: [{when: step > 1}]}",
+    "{values: [0, 1], allow: {phantom-gradient: known}}",
+]
+WRONG |= {component: FINE.replace("{values: [0, 1]}", component) for component in WRONG_COMPONENTS}
+WRONG |= {
+    f"called {name}": FINE.replace("a:", f"{name}:") for name in ("advantage", "total-reward", "step", "2nd", "if")
+}
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
 def test_schema_refuses_what_the_checker_refuses(text):
-    import jsonschema
+    assert SAYS.is_valid(typed(FINE))
+    assert not accepted(text)
+    assert not SAYS.is_valid(typed(text))
 
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(plain(read_yaml(Source("", text), Report())), json_schema())
+
+KEYS = {
+    "values": [0, 1],
+    "range": [0, 1],
+    "use": "toolrl.format",
+    "python": "m:f",
+    "with": {"only_when": "b > 0"},
+    "level": "group",
+    "missing": "ignore",
+    "outside": "clip",
+    "expr": "b",
+    "stages": ["b"],
+    "squash": "sigmoid",
+    "scale": [0, 2],
+    "when": "b > 0",
+    "otherwise": "ignore",
+    "weight": 2,
+    "about": "x",
+}
+
+
+@pytest.mark.parametrize("first", KEYS)
+def test_schema_is_never_stricter_than_the_checker_about_keys(first):
+    keys = list(KEYS)
+    rest = keys[keys.index(first) + 1 :]
+    for others in (c for size in range(4) for c in combinations(rest, size)):
+        part = {key: KEYS[key] for key in (first, *others)}
+        for section in ("signals", "components"):
+            spec = {"rewardspec": 1, "components": {"b": {"values": [0, 1]}}, "advantage": "center(b)"}
+            spec.setdefault(section, {})["a"] = part
+            if not SAYS.is_valid(spec):
+                assert check(Source("", json.dumps(spec)))[0] is None, spec
+
+
+STRANGE = [None, "", " ", "x", "1", 0, 1, 2, 0.5, -1, True, [], [0], [0, 1], ["x", "y"], [None, "x"], [0, 1, 2], {}]
+STRANGE += [{"x": 1}, {"a": None}, {"a": ""}, {"x": "y"}, "2/2", "a", "step"]
+
+
+def places(node, path=()):
+    yield path
+    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+        yield from places(node[key], (*path, key))
+
+
+def test_schema_is_never_stricter_than_the_checker_about_values():
+    whole = typed(
+        """
+rewardspec: 1
+name: whole
+about: x
+source: y
+signals: {s: {range: [0, 1], about: z, missing: zero}, t: {values: [x, y], level: group}}
+components:
+  a: {values: [0, 1], weight: 2, when: s > 0, otherwise: 1, outside: clip}
+  b: {stages: [{add: a, when: s > 0}, a], squash: sigmoid}
+  c: {range: [0, 1], scale: [0, 2], with: {only_when: s > 0}, python: "m:f", missing: ignore}
+  d: s + 1
+define: {one: 1}
+numerics: {eps: 0.1, ddof: 1}
+keep: any(a)
+refill: max(a)
+advantage: grpo
+guarantees: {g: min(a) >= 0}
+condition: {tokens: {h: x, l: y}, prior: {h: 0.5}, template: "{token}"}
+allow: {phantom-gradient: known}
+"""
+    )
+    assert accepted(json.dumps(whole)) and SAYS.is_valid(whole)
+    for path in list(places(whole))[1:]:
+        for value in STRANGE:
+            other = json.loads(json.dumps(whole))
+            holder = other
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = value
+            if not SAYS.is_valid(other):
+                text = json.dumps(other)
+                for written in {text, text.replace(": null", ": ")}:  # `null` is a word to us, and nothing is not
+                    assert not accepted(written), (path, value)
 
 
 def test_every_key_of_the_schema_is_described():
-    schema = json_schema()
-    parts = [schema, *schema["$defs"].values()]
+    SAYS.check_schema(SCHEMA)
+    parts = [SCHEMA, *SCHEMA["$defs"].values()]
     for part in parts:
-        for choice in part.get("anyOf", [part]):
+        for choice in [part, *part.get("anyOf", [])]:
             for name, key in choice.get("properties", {}).items():
                 assert key.get("description") or "$ref" in key, name
 
@@ -214,6 +430,33 @@ def test_signs_that_flip():
     text = "rewardspec: 1\ncomponents: {{a: {{values: [0, 1], weight: {}}}}}\nadvantage: dr_grpo\n"
     found = difference(rewardspec.loads(text.format(1)), rewardspec.loads(text.format(-1)))
     assert [(s.changed, s.signs) for s in found.sizes] == [(1, 1), (2, 2)]
+
+
+def test_weights_that_part_later_in_the_run():
+    text = (
+        "rewardspec: 1\ncomponents: {{a: {{values: [0, 1]}}, b: {{values: [0, 1], weight: {}}}}}\nadvantage: dr_grpo\n"
+    )
+    found = difference(rewardspec.loads(text.format(0.5)), rewardspec.loads(text.format("0.5 + progress")))
+    # at the start they are alike; b has no part in a group whose rollouts agree on it: of 10 pairs 3 + 3, of 20 threes
+    # those with b all 0 (4) or all 1 (4)
+    assert [(s.groups, s.changed) for s in found.sizes] == [(10, 10 - 6), (20, 20 - 8)]
+    assert found.sizes[0].moment == {"progress": 0.25}
+    (a, before, after), (b, *_) = found.sizes[0].example
+    assert (a["b"], b["b"]) in ((0, 1), (1, 0))
+    assert abs(after - before) == 0.125  # a quarter of the way, half of the difference of b
+    assert not found.exact
+    assert found.left_out == ["schedules were looked at in 5 moments"]
+
+
+def test_gates_that_open_at_unlike_steps():
+    text = "rewardspec: 1\ncomponents: {{a: {{values: [0, 1], when: step >= {}}}}}\nadvantage: dr_grpo\n"
+    found = difference(rewardspec.loads(text.format(100)), rewardspec.loads(text.format(200)), [2])
+    (sized,) = found.sizes
+    assert (sized.groups, sized.changed, sized.died, sized.moment) == (3, 1, 1, {"step": 100})
+    assert found.exact
+    still = "rewardspec: 1\ncomponents: {a: {values: [0, 1], when: progress >= 0.9}}\nadvantage: dr_grpo\n"
+    (sized,) = difference(rewardspec.loads(text.format(100)), rewardspec.loads(still), [2]).sizes
+    assert (sized.changed, sized.moment) == (1, {"step": 100, "progress": 0.1})
 
 
 # Differences on a log
@@ -329,4 +572,10 @@ def test_new_diff_and_schema_commands(tmp_path):
     assert "component length" in done.stdout
     assert "a sign flips" in done.stdout
     assert run("diff", math, math).returncode == 0
+    later = tmp_path / "later.yaml"
+    later.write_text(math.read_text().replace("advantage: gdpo", "advantage: gdpo * (1 + progress)"))
+    assert later.read_text() != math.read_text()
+    done = run("diff", math, later)
+    assert "The first group that changes, at progress 0.25" in done.stdout
+    assert "not everything was compared: schedules were looked at in 5 moments" in done.stdout
     assert json.loads(run("diff", math, conditioned, "--format", "json").stdout)["sizes"][0]["groups"] == 10

@@ -18,22 +18,27 @@ from test_cases import CASE
 import rewardspec
 from rewardspec.analysis.policy import read_rates
 from rewardspec.compiler import check
-from rewardspec.lint.finding import Run, codes, find, findings, page
+from rewardspec.lint.errors import OF_ALLOW
+from rewardspec.lint.finding import OF_SPEC, Run, codes, find, findings, page
 from rewardspec.source import Source
 
 FOLDER = Path(__file__).parent / "cases/findings"
 SPECS = Path(__file__).parents[1] / "specs"
 
 
-def said(text):
-    """What `check` says; the options that a case asks for stand in its first comment: `# --p correct=0.3 -g 4,8`."""
+def diagnosed(text, options):
+    """What `check` finds under the options in a line such as `--p correct=0.3 -g 4,8`."""
     spec, report = check(Source("spec.yaml", text))
-    options = dict(re.findall(r"(--p|-g|--total-steps) (\S+)", text.partition("\n")[0]))
+    options = dict(re.findall(r"(--p|-g|--total-steps) ([^\s`A-Z]+)", options))
     rates = read_rates(options["--p"]) if "--p" in options else {}
     sizes = [int(size) for size in options.get("-g", "").split(",") if size]
     steps = int(options["--total-steps"]) if "--total-steps" in options else None
-    found = [*report.sorted(), *([] if spec is None else find(spec, Run(rates, sizes, steps)))]
-    return "\n\n".join(d.render() for d in found) or "nothing to say"
+    return [*report.sorted(), *([] if spec is None else find(spec, Run(rates, sizes, steps)))]
+
+
+def said(text):
+    """What `check` says; the options that a case asks for stand in its first comment: `# --p correct=0.3 -g 4,8`."""
+    return "\n\n".join(d.render() for d in diagnosed(text, text.partition("\n")[0])) or "nothing to say"
 
 
 def cases():
@@ -54,7 +59,7 @@ def test_case(path, spec, expected):
 
 
 def test_every_finding_has_cases_that_draw_it_and_cases_that_do_not():
-    for code in findings():
+    for code in [*findings(), *OF_ALLOW]:
         text = (FOLDER / f"{code}.md").read_text(encoding="utf-8")
         drawn = [f"[{code}]" in match["said"] for match in CASE.finditer(text)]
         assert any(drawn), code
@@ -66,6 +71,100 @@ def test_every_finding_has_a_page(code):
     text = page(code)
     assert len(text.split("\n\n")) >= 3
     assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_what_no_component_can_allow_is_found_in_the_advantage():
+    """In all cases, and nowhere else; of the rest there is none that is found there alone."""
+    lines = {}
+    for path in FOLDER.glob("*.md"):
+        for match in CASE.finditer(path.read_text(encoding="utf-8")):
+            for found in re.finditer(r"^warning\[(.+)\]: .*\n *--> spec.yaml:(\d+):", match["said"], re.M):
+                lines.setdefault(found[1], set()).add(match["spec"].split("\n")[int(found[2]) - 1].split(":")[0])
+    assert {code for code in lines if lines[code] == {"advantage"}} - MORE_THAN_ADVANTAGES == OF_SPEC
+
+
+MORE_THAN_ADVANTAGES = {"by-splits-group", "normalised-twice", "spread-always-zero", "tiny-divisor"}  # any expression
+
+
+INSTEAD = {  # what of the example on a page is written otherwise, and how; the page says so, too
+    "tiny-divisor": [("style / (std(style) + 1e-9)", "zscore(style)")],
+    "eps-outweighs-spread": [("numerics: {eps: 0.01}", "numerics: {eps: 1e-6}")],
+    "one-unit-decides": [('"1 - min(tokens / 4000, 1)"', "tokens <= 4000")],
+    "gate-always-open": [("when: correct >= 0", "when: correct >= 1")],
+    "gate-on-moving-scale": [("when: correctness >= 2", "when: raw(correctness) >= 3")],
+    "ungated-sibling": [("style: {range: [0, 1]}", "style: {range: [0, 1], when: correct >= 1}")],
+    "length-without-success": [("length: tokens <= 4000", "length: {expr: tokens <= 4000, when: correct >= 1}")],
+    "zero-weight": [("weight: 0", "weight: 0.1")],
+    "constant-component": [("bonus: difficulty", "bonus: difficulty * correct")],
+    "scale-turns-sign": [
+        ("scale: [1, -1]", "scale: [-1, 1]"),
+        ("errors: {range: [0, 10], scale: [1, 0]}", "errors: {range: [0, 10], weight: -0.1}"),
+    ],
+    "weight-without-effect": [("advantage: grpo", "advantage: dr_grpo")],
+    "scale-without-effect": [("advantage: gdpo", "advantage: grpo")],
+    "abrupt-schedule": [
+        ("weight: 1 if step < 30 else 0.5", 'weight: "1 - 0.5 * ramp(step, start=20, end=60)"'),
+    ],
+    "schedule-never-moves": [
+        ('weight: "1 - ramp(progress, start=1, end=2)"', 'weight: "1 - ramp(progress, start=0.5, end=1)"')
+    ],
+    "dead-groups": [],  # larger groups
+    "group-of-one": [("advantage: batch_grpo", "advantage: zscore(total, over=batch)")],
+    "spread-always-zero": [("where=style == max(style)", "where=rank(style) > group_size / 2")],
+    "by-splits-group": [("by=tokens", "by=tokens > 2000")],
+    "missing-silences-group": [("keep: all(present(judge))\n", "")],
+    "missing-ends-run": [("judge - 1/2", "coalesce(judge, mean(judge), 0)")],
+    "advantage-undefined": [("max(style, where=correct)", "coalesce(max(style, where=correct), 0)")],
+    "policies-disagree": [("missing: zero", "missing: ignore")],
+    "easy-above-hard": [("weight: 0.5", "weight: 0.5, when: correct >= 1")],
+    "schedule-out-of-reach": [("ramp(step, start=0, end=300)", "ramp(progress, end=0.8)")],
+    "normalised-twice": [("advantage: zscore(grpo)", "advantage: zscore(total, over=batch)")],
+    "sum-merges-groups": [("advantage: grpo", "advantage: gdpo")],
+    "phantom-gradient": [("format: {values: [0, 1]}", "format: {values: [0, 1], when: correct >= 1}")],
+    "wrong-above-right": [("weight: 2", "weight: 2, when: correct >= 1")],
+    "unreachable-stage": [("when: process < 1", "when: answer >= 1")],
+    "stage-lowers-total": [("  staged:\n", "  staged:\n    squash: sigmoid\n")],
+    "stages-out-of-order": [
+        ("{add: bonus, when: score >= 0.8}", "{add: bonus, when: score >= 0.5}"),
+        ("{add: extra, when: score >= 0.5}", "{add: extra, when: score >= 0.8}"),
+    ],
+    "gate-never-opens": [("when: correct >= 2", "when: correct >= 1")],
+    "otherwise-needed": [("when: correct >= 1", "when: correct >= 1, otherwise: -3")],
+    "refill-alone": [("refill:", "keep: var(total, ddof=0) >= 1e-6\nrefill:")],
+    "yaml-comma": [("{expr: min(a, 1)}", '{expr: "min(a, 1)"}')],
+    "bundle-left-over": [("weights * zscore(rewards)", "sum(weights * zscore(rewards), over=components)")],
+    "no-reason": [("{phantom-gradient: }", "{phantom-gradient: the format is to be learnt first}")],
+    "unknown-finding": [("phantom-gradiant", "phantom-gradient")],
+    "allow-without-effect": [
+        (", allow: {phantom-gradient: the format is to be learnt first}", ""),
+        ("advantage: gdpo", "advantage: gdpo\nallow: {phantom-gradient: the format is to be learnt first}"),
+    ],
+}
+
+
+@pytest.mark.parametrize("code", codes())
+def test_example_on_a_page_draws_its_finding_and_what_to_write_instead_does_not(code):
+    text = page(code)
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    found = diagnosed("rewardspec: 1\n" + example, text)
+    assert code in {d.code for d in found}
+    assert {d.code for d in found if d.severity == "error"} <= {code}
+    for old, new in INSTEAD[code]:
+        assert example.count(old) == 1, old
+        example = example.replace(old, new)
+    found = diagnosed("rewardspec: 1\n" + example, "--p correct=0.05 -g 16" if code == "dead-groups" else text)
+    assert not [d for d in found if d.severity == "error" or d.code == code]
+    for _, new in INSTEAD[code]:
+        assert set(re.findall(r"\w+", new)) <= set(re.findall(r"\w+", text)), (new, "is not on the page")
+
+
+NO_THREAD = ("It follows from", "It is a rule of this language")
+
+
+@pytest.mark.parametrize("code", codes())
+def test_page_names_a_source_or_says_that_there_is_none(code):
+    source = re.search(r"[\w.-]+#\d+|arXiv:\d{4}\.\d{5}|(PRS|PAPO|GDPO|YAML)\b.*(Eq\.|Sec\.) \d|VSPO", page(code))
+    assert source or any(words in " ".join(page(code).split()) for words in NO_THREAD)
 
 
 # Claims against brute force
@@ -502,6 +601,8 @@ def test_warnings_do_not_fail_a_check_unless_asked_to(spec):
         assert done.returncode == 1
         assert "error[weight-without-effect]" in done.stdout
     assert run("check", spec, "--error", "zero-weight").returncode == 0
+    spec.write_text(spec.read_text() + "allow: {weight-without-affect: known}\n")
+    assert run("check", spec, "--error", "unknown-finding").returncode == 1
     done = run("check", spec, "--error", "zero-wait")
     assert done.returncode == 2
     assert "no finding 'zero-wait'" in done.stderr
@@ -541,10 +642,68 @@ def test_formats_for_other_programs(spec):
     assert "title=weight-without-effect::" in github
 
 
+GATED = "rewardspec: 1\ncomponents:\n  correct: {values: [0, 1]}\n  length: {values: [0, 1], when: correct >= 2}\n"
+
+
+@pytest.fixture
+def oddly_named(tmp_path, monkeypatch):
+    """A spec with an error that has a label, in a file whose name formats have to escape."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "spécs, 100%" / "a:b c.yaml"
+    path.parent.mkdir()
+    path.write_text(GATED + "advantage: grpo\n")
+    return path.relative_to(tmp_path)
+
+
+def test_json_has_labels_with_their_places(oddly_named):
+    (found,) = json.loads(run("check", oddly_named, "--format", "json").stdout)
+    assert found["note"] == "never true"
+    (label,) = found["labels"]
+    assert label["message"] == "`correct` is at most 1"
+    assert (label["file"], label["line"], label["column"], label["end_column"]) == (str(oddly_named), 3, 21, 27)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_sarif_has_places_and_pages(oddly_named, absolute):
+    name = oddly_named.resolve() if absolute else oddly_named
+    (ran,) = json.loads(run("check", name, "--format", "sarif").stdout)["runs"]
+    (result,), (rule,) = ran["results"], ran["tool"]["driver"]["rules"]
+    uri = "sp%C3%A9cs%2C%20100%25/a%3Ab%20c.yaml"
+    places = [*result["locations"], *result["relatedLocations"]]
+    assert [p["physicalLocation"]["artifactLocation"]["uri"] for p in places] == [uri, uri]
+    assert result["relatedLocations"][0]["message"]["text"] == "`correct` is at most 1"
+    assert result["relatedLocations"][0]["physicalLocation"]["region"]["startLine"] == 3
+    assert (rule["id"], rule["shortDescription"]["text"]) == ("gate-never-opens", "A gate that never opens.")
+    assert rule["fullDescription"]["text"].startswith("`when:` holds for no value")
+    assert rule["help"]["text"] == rule["help"]["markdown"] == page("gate-never-opens")
+    assert "helpUri" not in rule
+    assert result["ruleIndex"] == 0
+
+
+def test_sarif_of_a_code_without_a_page(oddly_named):
+    oddly_named.write_text("rewardspec: 1\ncomponents: {a: {}}\nadvantage: grpo\n")
+    (ran,) = json.loads(run("check", oddly_named, "--format", "sarif").stdout)["runs"]
+    assert ran["tool"]["driver"]["rules"] == [{"id": "no-domain", "shortDescription": {"text": "no domain"}}]
+    assert "relatedLocations" not in ran["results"][0]
+
+
+def test_github_escapes_what_ends_a_property(oddly_named):
+    line = run("check", oddly_named, "--format", "github").stdout.rstrip("\n")
+    properties, message = re.fullmatch("::error ([^:]+)::(.+)", line).groups()
+    assert properties == "file=spécs%2C 100%25/a%3Ab c.yaml,line=4,col=34,title=gate-never-opens"
+    assert message.startswith("`length` can never count (")
+    assert message.endswith("%0Aspécs, 100%25/a:b c.yaml:3:21: `correct` is at most 1")
+
+
 def test_explain_of_a_code():
     done = run("explain", "gate-never-opens")
     assert done.returncode == 0
     assert "A gate that never opens." in done.stdout
     assert "A z-score of a z-score" in run("explain", "normalised-twice").stdout
+    assert "cannot be allowed" in run("explain", "unknown-finding").stdout
+    assert "It is an error" in run("explain", "gate-never-opens").stdout
+    done = run("explain", "phantom-gradiant")
+    assert (done.returncode, "did you mean `phantom-gradient`?" in done.stderr) == (2, True)
     assert run("explain", "no-such-code").returncode == 2
+    assert "cannot read no.yaml" in run("explain", "no.yaml").stderr
     assert "phantom-gradient" in run("list").stdout

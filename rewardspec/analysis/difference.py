@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rewardspec.analysis.replay import Log, by_step, read_log
+from rewardspec.analysis.schedule import needs
 from rewardspec.analysis.verify import Question
 from rewardspec.compiler import Spec
 from rewardspec.ir.exact import GroupEvaluator
@@ -33,10 +34,10 @@ class Change:
 
 @dataclass
 class Sized:
-    """Groups of one size: how many there are, and in how many the advantage changes.
+    """Groups of one size: how many there are, and in how many the advantage changes at any moment that is looked at.
 
     signs: some rollout's advantage changes its sign. died, revived: the spread of the advantage is lost, or
-    found. example: the first group that changes, as rows (columns, before, after).
+    found. example: the first group that changes, as rows (columns, before, after), and moment: when it does.
     """
 
     size: int
@@ -46,49 +47,76 @@ class Sized:
     died: int = 0
     revived: int = 0
     example: list[tuple[dict, float, float]] = field(default_factory=list)
+    moment: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Difference:
+    """moments: how many moments of the run were looked at. left_out: why not everything was, where it was not."""
+
     changes: list[Change]
     sizes: list[Sized]
-    exact: bool  # whether all groups of these sizes were looked at, in exact arithmetic
+    moments: int = 1
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all groups of these sizes were looked at, at all moments, in exact arithmetic."""
+        return not self.left_out
 
     @property
     def is_none(self) -> bool:
         return not self.changes and not any(s.changed for s in self.sizes)
 
     def to_json(self) -> dict:
-        return asdict(self)
+        return asdict(self) | {"exact": self.exact}
 
 
 def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Difference:
     """How `after` differs from `before`. Advantages are compared less the step over the batch, with eps 0."""
-    found, exact = [], True
     questions = Question.of(before), Question.of(after)
+    moments, all_moments = _moments(questions)
+    shown = needs(before) | needs(after)
+    evaluators = [[GroupEvaluator(q.root, list(q.fine), moment) for q in questions] for moment in moments]
     columns: dict[str, list] = {}
     for question in questions:
         for node, points in question.fine.items():
             known = columns.setdefault(node.attributes[0], [])
             known += [p for p in points if p not in known]
-        exact = exact and question.complete
+    left_out = dict.fromkeys(["some domains are intervals"] if any(q.intervals for q in questions) else [])
+    if not all_moments:
+        left_out[f"schedules were looked at in {len(moments)} moments"] = None
+    found = []
     for size in sizes:
         sized = Sized(size)
         groups, is_all = _groups(columns, questions, size)
-        exact = exact and is_all
+        if not is_all:
+            left_out[f"{len(groups):,} groups of {size} were drawn"] = None
         for members, coarse in groups:
-            a, b = (_advantages(q, columns, members, coarse) for q in questions)
-            if a is None or b is None:
-                exact = False
+            if not all(_allows(question, columns, members, coarse) for question in questions):
+                left_out["only one of the specs allows some groups"] = None
                 continue
-            sized.groups += 1
-            if a == b:
+            pairs = []
+            for moment, pair in zip(moments, evaluators, strict=True):
+                a, b = (
+                    _advantages(q, evaluate, columns, members, coarse)
+                    for q, evaluate in zip(questions, pair, strict=True)
+                )
+                if a is None or b is None:
+                    left_out["some values are not exact"] = None
+                else:
+                    pairs.append((moment, a, b))
+            sized.groups += bool(pairs)
+            changed = [(moment, a, b) for moment, a, b in pairs if a != b]
+            if not changed:
                 continue
             sized.changed += 1
-            sized.signs += any(_sign(x) * _sign(y) < 0 for x, y in zip(a, b, strict=True))
-            sized.died += len(set(a)) > 1 and len(set(b)) == 1
-            sized.revived += len(set(a)) == 1 and len(set(b)) > 1
+            sized.signs += any(_sign(x) * _sign(y) < 0 for _, a, b in changed for x, y in zip(a, b, strict=True))
+            sized.died += any(len(set(a)) > 1 and len(set(b)) == 1 for _, a, b in changed)
+            sized.revived += any(len(set(a)) == 1 and len(set(b)) > 1 for _, a, b in changed)
             if not sized.example:
+                moment, a, b = changed[0]
+                sized.moment = {name: float(value) for name, value in moment.items() if name in shown}
                 sized.example = [
                     (
                         {n: None if v is None else float(v) for n, v in zip(columns, m, strict=True)}
@@ -99,7 +127,21 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
                     for m, x, y in zip(members, a, b, strict=True)
                 ]
         found.append(sized)
-    return Difference(_changes(before, after), found, exact)
+    return Difference(_changes(before, after), found, len(moments), list(left_out))
+
+
+def _moments(questions: tuple[Question, Question]) -> tuple[list[dict], bool]:
+    """The moments at which `verify` looks at either spec, and whether they stand for all."""
+    found = [moment for question in questions for moment in question.moments if moment] or [{}]
+    if any("progress" in moment for moment in found):
+        total = next(moment["total_steps"] for moment in found if "progress" in moment)
+        found = [
+            {"step": moment["step"], "total_steps": total, "progress": min(moment["step"] / total, Fraction(1))}
+            for moment in found
+        ]
+    found.sort(key=lambda moment: moment.get("step", 0))
+    once = [moment for i, moment in enumerate(found) if moment not in found[:i]]
+    return once, all(question.all_moments for question in questions)
 
 
 # On a log ----------------------------------------------------------------------------------------
@@ -209,15 +251,22 @@ def _groups(columns: dict[str, list], questions: tuple[Question, Question], size
     return [(tuple(one() for _ in range(size)), draw.choice(kinds)) for _ in range(MOST_GROUPS)], False
 
 
-def _advantages(question: Question, columns: dict[str, list], members: tuple, coarse: dict) -> list | None:
+def _allows(question: Question, columns: dict[str, list], members: tuple, coarse: dict) -> bool:
+    """Whether a spec's domains hold the values of a group."""
     names = list(columns)
-    nodes = list(question.fine)
-    rows = [tuple(m[names.index(n.attributes[0])] for n in nodes) for m in members]
-    outside = any(v is not None and v not in n.domain for row in rows for n, v in zip(nodes, row, strict=True))
-    if outside or any(coarse[name] not in points for name, points in question.coarse.items()):
-        return None
+    for node in question.fine:
+        at = names.index(node.attributes[0])
+        if any(m[at] is not None and m[at] not in node.domain for m in members):
+            return False
+    return all(coarse[name] in points for name, points in question.coarse.items())
+
+
+def _advantages(question: Question, evaluate, columns: dict[str, list], members: tuple, coarse: dict) -> list | None:
+    """The advantages of a group; None where they are not exact."""
+    names = list(columns)
+    rows = [tuple(m[names.index(n.attributes[0])] for n in question.fine) for m in members]
     try:
-        return GroupEvaluator(question.root, nodes, question.moments[0])(rows, coarse)
+        return evaluate(rows, coarse)
     except Inexact:
         return None
 

@@ -3,23 +3,79 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from collections.abc import Mapping as Map
 from pathlib import Path
 
 from rewardspec.analysis.catalogue import shipped_specs
 from rewardspec.resources import resource
+from rewardspec.spec.declarations import MOST_COMPONENTS, RESERVED
 from rewardspec.spec.document import Document
+from rewardspec.syntax.expression import KEYWORDS
 
-_TEXT = {"type": ["string", "number", "boolean"]}
+_TEXT = {"type": ["string", "number", "boolean"], "pattern": r"\S"}
+_WITH = {"anyOf": [{"required": ["use"]}, {"required": ["python"]}]}
 
 
-def json_schema() -> dict:
-    """The JSON Schema (draft 2020-12) of a spec, with what every key means, for completion and hover."""
+def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> dict:
+    """The JSON Schema (draft 2020-12) of a spec, with what every key means, for completion and hover.
+
+    It refuses what `check` refuses as far as a schema can tell, and never what `check` takes without a word.
+    findings: those that can be allowed, with what they are; of_spec: those that no component can allow.
+    """
     schema = _plain(Document.model_json_schema())
-    parts = schema["$defs"]
+    parts, keys = schema["$defs"], schema["properties"]
+    parts["Measured"] |= _measured(["values", "range", "use"], {})
+    parts["Component"] |= _measured(["values", "range", "use", "expr", "stages"], _derived())
+    parts["Component"]["properties"]["stages"]["minItems"] = 1
+    own = {code: about for code, about in findings.items() if code not in of_spec}
+    for holder, codes in ((keys, findings), (parts["Component"]["properties"], own)):
+        holder["allow"] |= {
+            "type": ["object", "null"],
+            "properties": {
+                code: {**holder["allow"]["additionalProperties"], "description": codes[code]} for code in codes
+            },
+            "additionalProperties": False,
+        }
+    for section in ("signals", "components"):
+        taken = sorted(RESERVED | KEYWORDS)
+        keys[section]["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z_0-9]*$", "not": {"enum": taken}}
+    keys["signals"]["type"] = ["object", "null"]
+    keys["components"] |= {"minProperties": 1, "maxProperties": MOST_COMPONENTS}
+    schema |= {"required": ["rewardspec", "components", "advantage"], "dependentRequired": {"refill": ["keep"]}}
     for name, short in (("Component", "an expression: short for `{expr: ...}`"), ("Stage", "what is added, at once")):
         whole = parts.pop(name)
         parts[name] = {"anyOf": [whole, {**_TEXT, "description": short}], "description": whole.get("description", "")}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rewardspec", **schema}
+
+
+def _measured(sources: list[str], more: dict[str, dict]) -> dict:
+    """What has to stand, and what cannot stand, beside the keys of something that is measured."""
+    return {
+        "anyOf": [{"required": [source]} for source in sources],
+        "dependentSchemas": {
+            "values": _without("range"),
+            "use": _without("values", "range", "level", "python"),
+            "python": _without("level"),
+            "with": _WITH,
+            **more,
+        },
+    }
+
+
+def _derived() -> dict[str, dict]:
+    """The same for what only a component has."""
+    measured = ("values", "level", "missing", "outside", "use", "python", "with")
+    return {
+        "expr": {**_without("stages", *measured), "dependentRequired": {"range": ["scale"]}},
+        "stages": {**_without("expr", *measured), "dependentRequired": {"range": ["scale"]}},
+        "otherwise": {"required": ["when"]},
+        "squash": {"required": ["stages"]},
+    }
+
+
+def _without(*keys: str) -> dict:
+    return {"properties": {key: False for key in keys}}
 
 
 def _plain(node):

@@ -157,8 +157,8 @@ class Question:
         fine, coarse, complete = column_points(program, self.nodes)
         self.fine = {node: list(points) for node, points in fine.items()}
         self.coarse = {name: list(points) for name, points in coarse.items()}
-        self.moments, all_moments = _moments(self.nodes)
-        self.complete = complete and all_moments
+        self.moments, self.all_moments = _moments(self.nodes)
+        self.complete = complete and self.all_moments
         self.intervals = not complete
 
     def why_not(self, size: int) -> str:

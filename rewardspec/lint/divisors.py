@@ -84,7 +84,8 @@ def eps_outweighs_spread(facts: Facts) -> Iterator[Diagnostic]:
     numerics: {eps: 0.01}                            # tidy's z-scores are 0.05 in place of 0.7
     ```
 
-    Leave eps at 1e-6, or scale the values up (`scale: [0, 1]`).
+    Leave it out (`numerics: {eps: 1e-6}`), or scale the values up (`scale: [0, 1]`). It follows from the formula,
+    spread / (spread + eps).
     """
     eps = facts.declared.eps
     graph = facts.question.program.graph
@@ -130,7 +131,7 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
     differs; but a z-score divides by what little spread there is, so the advantage is as large as that between right
     and wrong. Groups in which every answer is right, the more of them the better the policy is, are then learnt from
     as if the noise in their lengths meant something. Said of columns without an end (`range: [0, .inf]`) alone: what
-    is close together on a scale of judgement is for its author to say.
+    is close together on a scale of judgement is for its author to say. It follows from the formula of the z-score.
 
     ```yaml
     signals: {tokens: {range: [0, .inf]}}

@@ -18,7 +18,7 @@ from rewardspec.diagnostics import Diagnostic, Report, SpecError, did_you_mean, 
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import lower
-from rewardspec.lint.errors import PAGES
+from rewardspec.lint.errors import OF_ALLOW, PAGES
 from rewardspec.ops.exact import Inexact
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
@@ -28,6 +28,18 @@ from rewardspec.types import Level
 SIZES = (2, 3)  # of the groups that are looked at
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
 FEW = 61
+
+# Findings that no one component draws: only the spec's own `allow:` is about them.
+OF_SPEC = frozenset(
+    {
+        "advantage-undefined",
+        "dead-groups",
+        "group-of-one",
+        "phantom-gradient",
+        "sum-merges-groups",
+        "wrong-above-right",
+    }
+)
 
 _OUTCOMES = re.compile(r"(is_)?(correct|outcome|success|solved|acc|pass|answer|right|exact_match)", re.IGNORECASE)
 
@@ -317,6 +329,8 @@ def page(code: str) -> str | None:
     """What a finding, or an error that has a page, means."""
     if code in findings():
         return FINDINGS[code].page
+    if code in PAGES and code not in OF_ALLOW:
+        return f"{PAGES[code]}\n\nIt is an error, so that `allow:` and `--error` have nothing to say of it."
     return PAGES.get(code)
 
 
@@ -333,9 +347,9 @@ def find(spec: Spec, run: Run = Run()) -> list[Diagnostic]:
                 found += one.look(facts)
     except SpecError:  # no exact values to look at
         pass
-    found += _unknown_allowances(facts)
+    in_vain = list(_allowances_in_vain(facts, found))
     found = [d for d in found if not _is_allowed(facts, d)]
-    return sorted(found, key=lambda d: (d.span.start, d.code))
+    return sorted([*found, *in_vain], key=lambda d: (d.span.start, d.code))
 
 
 def allowances(facts: Facts) -> Iterator[tuple[str | None, str, Span]]:
@@ -347,21 +361,43 @@ def allowances(facts: Facts) -> Iterator[tuple[str | None, str, Span]]:
             yield name, code, facts.root_node.get("components").get(name).get("allow").key(code).span
 
 
-def _unknown_allowances(facts: Facts) -> Iterator[Diagnostic]:
-    for _, code, span in allowances(facts):
-        if code not in FINDINGS:
-            help = did_you_mean(code, FINDINGS, "`rewardspec list` shows all findings")
+def _allowances_in_vain(facts: Facts, found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    """What is said of allowances that silence nothing: of no finding, of an error, in a component of another one's."""
+    for component, code, span in allowances(facts):
+        if code in OF_ALLOW:
+            message, help = f"`{code}` is about `allow:` itself, and cannot be allowed", "mend what it points at"
+            yield facts.warn("allow-without-effect", message, span, help=help)
+        elif code in PAGES:
+            message = f"`{code}` is an error, and cannot be allowed"
+            help = f"leave it out; `rewardspec explain {code}` says what to write instead"
+            yield facts.warn("allow-without-effect", message, span, help=help)
+        elif code not in FINDINGS:
+            help = did_you_mean(code, FINDINGS, "`rewardspec list findings` shows all")
             yield facts.warn("unknown-finding", f"there is no finding `{shorten(code)}` to allow", span, help=help)
+        elif component is not None and (code in OF_SPEC or _is_elsewhere(facts, component, code, found)):
+            whole, elsewhere = (
+                "is about the whole spec: no component can",
+                f"is not found in `{component}`, which cannot",
+            )
+            message = f"`{code}` {whole if code in OF_SPEC else elsewhere} allow it"
+            yield facts.warn("allow-without-effect", message, span, help="say it in the spec's own `allow:`")
+
+
+def _is_elsewhere(facts: Facts, component: str, code: str, found: Sequence[Diagnostic]) -> bool:
+    """Whether a finding is found outside all components, and not in this one."""
+    own = [d for d in found if d.code == code]
+    if any(_stands_in(facts, component, d) for d in own):
+        return False
+    return any(not any(_stands_in(facts, name, d) for name in facts.document.components) for d in own)
 
 
 def _is_allowed(facts: Facts, diagnostic: Diagnostic) -> bool:
-    for name, code, _ in allowances(facts):
-        if code != diagnostic.code:
-            continue
-        if name is None:
-            return True
-        whole = facts.root_node.get("components")
-        start, end = whole.key(name).span.start, whole.get(name).span.end
-        if start <= diagnostic.span.start <= end:
-            return True
-    return False
+    return any(
+        code == diagnostic.code and (name is None or _stands_in(facts, name, diagnostic))
+        for name, code, _ in allowances(facts)
+    )
+
+
+def _stands_in(facts: Facts, component: str, diagnostic: Diagnostic) -> bool:
+    whole = facts.root_node.get("components")
+    return whole.key(component).span.start <= diagnostic.span.start <= whole.get(component).span.end

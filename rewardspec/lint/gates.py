@@ -31,15 +31,16 @@ def gate_always_open(facts: Facts) -> Iterator[Diagnostic]:
     """A gate that is never closed.
 
     `when:` holds for every value that the declared domains allow, so it does nothing. Most often the threshold is
-    on the wrong scale, or `>=` stands where `>` was meant.
+    on the wrong scale, or `>=` stands where `>` was meant. It follows from the declared domains.
 
     ```yaml
     components:
       correct: {values: [0, 1]}
       style: {range: [0, 1], when: correct >= 0}     # meant: correct >= 1
+    advantage: grpo
     ```
 
-    Write the threshold that separates the cases, or leave `when` out.
+    Write the threshold that separates the cases (`when: correct >= 1`), or leave `when` out.
     """
     for name in facts.declared.components:
         condition = _condition(facts, name)
@@ -58,12 +59,14 @@ def gate_on_moving_scale(facts: Facts) -> Iterator[Diagnostic]:
     """A threshold on a value whose scale moves with training.
 
     A gate compares a component with a number, and that component has a `scale` that depends on `step` or `progress`.
-    What passed the gate yesterday fails it tomorrow, though nothing about the rollouts has changed.
+    What passed the gate yesterday fails it tomorrow, though nothing about the rollouts has changed. It follows from the
+    formula of `scale`.
 
     ```yaml
     components:
       correctness: {range: [-3, 3], scale: [-2 - progress, 2 + progress]}
       length: {range: [0, 1], when: correctness >= 2}          # -2 to 2 at the start, -3 to 3 at the end
+    advantage: grpo
     ```
 
     Compare what was measured: `when: raw(correctness) >= 3`.
@@ -99,18 +102,19 @@ def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
     """A gate that leaves its siblings paid.
 
     One component counts only where the outcome is right; another one, that is no outcome, counts everywhere. A gate
-    inside a sum holds back its own term and no other: where the outcome fails, the other component is still paid.
+    inside a sum holds back its own term and no other: where the outcome fails, the other component is still paid. It
+    happened in OpenEnv#599.
 
     ```yaml
     components:
       correct: {values: [0, 1]}
       length: {range: [0, 1], when: correct >= 1}
       style: {range: [0, 1]}                         # paid for wrong answers as well
+    advantage: grpo
     ```
 
-    Gate it too, or say that it is meant: `allow: {ungated-sibling: style counts in wrong answers as well}`.
-    It happened
-    in OpenEnv#599.
+    Gate it too (`style: {range: [0, 1], when: correct >= 1}`), or say that it is meant:
+    `allow: {ungated-sibling: style counts in wrong answers as well}`.
     """
     outcome = facts.outcome
     if outcome is None:
@@ -141,9 +145,11 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
     prime-rl#3376 and NVlabs/GDPO#10.
 
     ```yaml
+    signals: {tokens: {range: [0, .inf]}}
     components:
       correct: {values: [0, 1]}
       length: tokens <= 4000
+    advantage: gdpo
     ```
 
     Write `length: {expr: tokens <= 4000, when: correct >= 1}`.

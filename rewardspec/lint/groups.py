@@ -97,7 +97,8 @@ def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
     """Normalised within a subset in which nothing ever differs.
 
     `where=` leaves one rollout of a group, or only rollouts with equal values. One value, or equal ones, have no spread
-    and a z-score of them is 0, always: the term is dead. Said where no group of up to 32 that was tried has a spread.
+    and a z-score of them is 0, always: the term is dead. It follows from the formula of the z-score, and is said where
+    no group of up to 32 that was tried has a spread.
 
     ```yaml
     components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
@@ -128,7 +129,7 @@ def by_splits_group(facts: Facts) -> Iterator[Diagnostic]:
     """`by=` a value that hardly ever repeats.
 
     A group is divided by equal values. Where the value is measured on a scale nearly every rollout is a subset of
-    its own, and one rollout has no spread and no deviation from its mean.
+    its own, and one rollout has no spread and no deviation from its mean. It follows from the formula.
 
     ```yaml
     signals: {tokens: {range: [0, .inf]}}

@@ -58,7 +58,8 @@ def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
 
     The spec lets a value be missing (`missing: ignore`) and then computes with it outside of any reduction. What is
     computed from something missing is missing, and a missing advantage, where something was measured, ends the call:
-    training stops at the first rollout for which the judge did not answer.
+    training stops at the first rollout for which the judge did not answer. In ms-swift#8123 one None made the
+    advantages of a whole batch NaN, in silence; an error is what there is in place of that.
 
     ```yaml
     components:
@@ -93,7 +94,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
 
     A reduction of nothing is missing (`max(x, where=correct)` where nobody is right), and what is divided by a spread
     of 0 has no value. That is an error when it runs: training stops at the first such group, and groups in which all
-    are wrong, or all are alike, come early.
+    are wrong, or all are alike, come early. It follows from the formula.
 
     ```yaml
     components:
@@ -184,17 +185,19 @@ def _culprit(facts: Facts, is_dropped: bool) -> Label:
 def policies_disagree(facts: Facts) -> Iterator[Diagnostic]:
     """One component counts a missing value as 0, another leaves it out.
 
-    A rollout for which neither was measured is then normal for one part of its advantage and absent from
-    the other. Which
-    of the two is meant is hard to tell from the result. ms-swift#8123 and trl#5773 are about what a None should be.
+    A rollout for which neither was measured is then normal for one part of its advantage and absent from the other.
+    Which of the two is meant is hard to tell from the result. ms-swift#8123 and trl#5773 are about what a None should
+    be.
 
     ```yaml
     components:
       tests: {range: [0, 1], missing: zero}
       judge: {range: [0, 1], missing: ignore}
+    advantage: grpo
     ```
 
-    Use one policy, or say why not: `allow: {policies-disagree: tests that did not run have failed}`.
+    Use one policy (`missing: ignore`), or say why not:
+    `allow: {policies-disagree: tests that did not run have failed}`.
     """
     first: dict[str, tuple[str, str]] = {}  # policy: component, column
     for name in facts.declared.components:

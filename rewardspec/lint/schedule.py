@@ -26,12 +26,14 @@ def schedule_out_of_reach(facts: Facts) -> Iterator[Diagnostic]:
 
     A ramp ends after the last step, so it never gets to its end and what it ends in is never trained with; or
     `step` or `progress` is compared with something that it does not pass. `progress` goes from 0 to 1; how far `step`
-    goes is told by `rewardspec check SPEC --total-steps 200`, and without it nothing is said of `step`.
+    goes is told by `rewardspec check SPEC --total-steps 200`, and without it nothing is said of `step`. It follows from
+    the formula of the ramp.
 
     ```yaml
     components:
       correct: {values: [0, 1]}
       format: {values: [0, 1], weight: "1 - ramp(step, start=0, end=300)"}     # 200 steps: a third is left
+    advantage: grpo
     ```
 
     Write schedules in `progress`, which is 1 at the end however long the run is: `ramp(progress, end=0.8)`.

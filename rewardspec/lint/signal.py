@@ -16,9 +16,8 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
     """A z-score of a z-score, over the same groups.
 
     What has mean 0 and deviation 1 in every group is not changed by being normalised again: the second step does
-    nothing, but for eps. Where weights or another term stand between the two, they are what it undoes. It
-    happened in a shipped
-    configuration (CoursIA#10603), where it took the gradient along.
+    nothing, but for eps. Where weights or another term stand between the two, they are what it undoes. It happened in a
+    shipped configuration (CoursIA#10603), where it took the gradient along.
 
     ```yaml
     components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
@@ -111,9 +110,8 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     """Groups in which every answer is wrong still have a gradient.
 
     Where all rollouts of a prompt fail, nothing says which way is better; yet a shaping term tells them apart, and that
-    is what is learnt: to be wrong in a better format. verl-recipe#125 measured 0.04 to 0.10 with it against
-    0.75 with the term
-    gated on the outcome.
+    is what is learnt: to be wrong in a better format. verl-recipe#125 measured 0.04 to 0.10 with it against 0.75 with
+    the term gated on the outcome.
 
     ```yaml
     components:
@@ -122,8 +120,7 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     advantage: grpo
     ```
 
-    Gate the other components (`when: correct >= 1`), or leave such groups out (`keep: any(correct)`). Early
-    in training
+    Gate the other components (`when: correct >= 1`), or leave such groups out (`keep: any(correct)`). Early in training
     a format reward may be meant to teach just this: then `allow: {phantom-gradient: why}`.
     """
     outcome = facts.outcome
@@ -147,14 +144,16 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
     it is easier. It happened in trl#4853, open-r1#360 and prime-rl#3376.
 
     ```yaml
+    signals: {tokens: {range: [0, .inf]}}
     components:
       correct: {values: [0, 1]}
       length: {expr: tokens <= 4000, weight: 2}
-    ```
+    advantage: dr_grpo
+        ```
 
-    Gate what is paid besides (`when: correct >= 1`), or keep its weights below the outcome's: `rewardspec
-    verify SPEC --solve
-    weight:length` finds how far, with `guarantees: {order: right_above_wrong(correct)}`.
+    Gate what is paid besides (`when: correct >= 1`), or keep its weights below the outcome's:
+    `rewardspec verify SPEC --solve weight:length` finds how far, with
+    `guarantees: {order: right_above_wrong(correct)}`.
     """
     if facts.wrong_above_right is None:
         return

@@ -28,16 +28,22 @@ def _stages(facts: Facts, name: str) -> list[tuple[Expr, Expr | None]]:
 def unreachable_stage(facts: Facts) -> Iterator[Diagnostic]:
     """A stage whose conditions, with those of all stages before it, never hold together.
 
+    A stage counts once its own condition and those of all before it hold (PRS, Eq. 14). Where the domains leave no
+    value for which they do, it adds nothing, ever. It follows from the formula.
+
     ```yaml
+    signals: {process: {values: [0, 1]}, answer: {values: [0, 1]}, bonus: {values: [0, 1]}}
     components:
       staged:
         stages:
           - process
           - {add: answer, when: process >= 1}
           - {add: bonus, when: process < 1}          # process >= 1 is asked for before
-    ```
+    advantage: grpo
+        ```
 
-    A stage adds to those before it; what should count instead of them is a component of its own.
+    A stage adds to those before it (`{add: bonus, when: answer >= 1}`); what should count instead of them is a
+    component of its own.
     """
     for name in facts.declared.components:
         passed: list[Expr] = []
@@ -75,7 +81,8 @@ def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
         stages:
           - process
           - {add: score, when: process >= 1}
-    ```
+    advantage: grpo
+        ```
 
     Write `squash: sigmoid`, or scale what is added to begin at 0.
     """
@@ -105,18 +112,20 @@ def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
     """A later stage asks for less of the same thing than an earlier one.
 
     Who has passed the earlier stage has passed this one: its condition does nothing, and most often two thresholds are
-    swapped.
+    swapped. It follows from the formula: the conditions of all stages before hold, too (PRS, Eq. 14).
 
     ```yaml
+    signals: {score: {range: [0, 1]}, bonus: {values: [0, 1]}, extra: {values: [0, 1]}}
     components:
       staged:
         stages:
           - score
           - {add: bonus, when: score >= 0.8}
           - {add: extra, when: score >= 0.5}
-    ```
+    advantage: grpo
+        ```
 
-    Put the lower threshold first.
+    Put the lower threshold first: `{add: bonus, when: score >= 0.5}`, then `{add: extra, when: score >= 0.8}`.
     """
     for name in facts.declared.components:
         limits: list[tuple[str, object, Expr]] = []

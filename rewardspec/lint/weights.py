@@ -25,15 +25,16 @@ def zero_weight(facts: Facts) -> Iterator[Diagnostic]:
     """A component with weight 0.
 
     It is measured, shaped and logged, and has no part in the advantage. Where that is meant (a metric to watch), it is
-    a signal.
+    a signal. It follows from the formula of the weighted sum.
 
     ```yaml
     components:
       correct: {values: [0, 1]}
       style: {range: [0, 1], weight: 0}
+    advantage: grpo
     ```
 
-    Declare it under `signals:`, or leave it out.
+    Declare it under `signals:`, or leave it out, or weigh it (`weight: 0.1`).
     """
     for component in facts.program.components:
         if component.weight.constant == 0:
@@ -50,16 +51,18 @@ def constant_component(facts: Facts) -> Iterator[Diagnostic]:
     """A component that is the same for all rollouts of a group.
 
     Advantages compare the rollouts of one prompt. What is one value for all of them (a constant, a column of the group
-    or the batch) cancels, whatever its weight.
+    or the batch) cancels, whatever its weight. TTRV#4 is an entropy penalty that was the same for the whole group.
 
     ```yaml
     signals: {difficulty: {range: [0, 1], level: group}}
     components:
       correct: {values: [0, 1]}
       bonus: difficulty                              # the same for every rollout of the prompt
+    advantage: grpo
     ```
 
-    Make it a weight (`weight: difficulty`), or let it depend on the rollout.
+    Make it a weight (`correct: {values: [0, 1], weight: difficulty}`), or let it depend on the rollout
+    (`bonus: difficulty * correct`).
     """
     for name, node in facts.shaped.items():
         coarse = node.op == "spread" or node.domain.constant is not None or node.op == "const"
@@ -78,17 +81,17 @@ def constant_component(facts: Facts) -> Iterator[Diagnostic]:
 def scale_turns_sign(facts: Facts) -> Iterator[Diagnostic]:
     """A scale whose ends are swapped.
 
-    `scale: [lo, hi]` maps the least declared value onto `lo` and the greatest onto `hi`. With `lo` above
-    `hi` the best
-    is paid the least.
+    `scale: [lo, hi]` maps the least declared value onto `lo` and the greatest onto `hi`. With `lo` above `hi` the best
+    is paid the least. It follows from the formula of `scale`.
 
     ```yaml
     components:
       errors: {range: [0, 10], scale: [1, 0]}        # if that is meant, a negative weight says it plainly
       correct: {range: [0, 1], scale: [1, -1]}
-    ```
+    advantage: grpo
+        ```
 
-    Write `scale: [-1, 1]`, or a negative `weight` for a penalty.
+    Write `scale: [-1, 1]`, or a negative weight for a penalty (`errors: {range: [0, 10], weight: -0.1}`).
     """
     for name, component in facts.document.components.items():
         declaration = facts.declared.components.get(name)
@@ -165,9 +168,8 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
 def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
     """A scale that changes nothing.
 
-    Without its `scale` every advantage is as it was: the component is normalised by itself (`decoupled`,
-    `gdpo`), and a
-    z-score does not see the scale of what it is made of.
+    Without its `scale` every advantage is as it was: the component is normalised by itself (`decoupled`, `gdpo`), and a
+    z-score does not see the scale of what it is made of. UniRL#146 is a scale of 15 that trained as 1 does.
 
     ```yaml
     components:
@@ -311,10 +313,12 @@ def abrupt_schedule(facts: Facts) -> Iterator[Diagnostic]:
 
     ```yaml
     components:
+      correct: {values: [0, 1]}
       format: {values: [0, 1], weight: 1 if step < 30 else 0.5}
-    ```
+    advantage: grpo
+        ```
 
-    Write a ramp: `weight: 1 - 0.5 * ramp(step, start=20, end=60)`.
+    Write a ramp: `weight: "1 - 0.5 * ramp(step, start=20, end=60)"`.
     """
     for component in facts.program.components:
         declaration = facts.declared.components[component.name]
@@ -347,13 +351,16 @@ def schedule_never_moves(facts: Facts) -> Iterator[Diagnostic]:
     """A schedule that is the same from the first step to the last.
 
     A scale or weight is written with `step` or `progress`, and has one value all the same: the ramp starts after the
-    end of training, or its ends are equal.
+    end of training, or its ends are equal. It follows from the formula: `progress` goes from 0 to 1.
 
     ```yaml
     components:
-      format: {values: [0, 1], weight: 1 - ramp(progress, start=1, end=2)}       # progress ends at 1
-    ```
+      correct: {values: [0, 1]}
+      format: {values: [0, 1], weight: "1 - ramp(progress, start=1, end=2)"}     # progress ends at 1
+    advantage: grpo
+        ```
 
+    Let it begin and end within the run: `weight: "1 - ramp(progress, start=0.5, end=1)"`.
     `rewardspec explain SPEC --at 0,50%,100% --total-steps N` shows what it is when.
     """
     for component in facts.program.components:

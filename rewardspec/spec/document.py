@@ -5,6 +5,7 @@ Values stay text with its place (`Scalar`); numbers and expressions are read whe
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
@@ -13,6 +14,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from rewardspec.diagnostics import Report, did_you_mean, shorten
 from rewardspec.source import Source, Span
 from rewardspec.syntax.yaml import Mapping, Node, Scalar, Sequence, read_yaml
+from rewardspec.types import MOST_VALUES
 
 VERSION = "1"
 
@@ -55,28 +57,75 @@ def _mapped(value: Any) -> Any:
     return value
 
 
-def _schema(kinds: list[str], about: str):
-    return WithJsonSchema({"type": kinds, "description": about})
+def _reason(value: Any) -> Scalar:
+    """Why a finding is meant, in words: a text with a letter in it, and not one that YAML takes for something else."""
+    scalar = _text(value)
+    text = scalar.text.strip()
+    plain = scalar.style is None and (NOT_TEXT.fullmatch(text) is not None or text.lower() in NOT_WORDS)
+    if plain or not any(char.isalpha() for char in text):
+        raise PydanticCustomError("reason", "no reason")
+    return scalar
 
 
-Text = Annotated[Any, BeforeValidator(_text), _schema(["string", "number", "boolean"], "text")]
-Expression = Annotated[Any, BeforeValidator(_text), _schema(["string", "number", "boolean"], "an expression")]
-Literals = Annotated[list[Text], BeforeValidator(_listed)]
-Pair = Annotated[list[Expression], BeforeValidator(_pair)]
-Expressions = Annotated[dict[str, Expression], BeforeValidator(_mapped)]
+NOT_TEXT = re.compile(r"[-+]?(\.?[0-9][0-9_.]*(e[-+]?[0-9]+)?|0x[0-9a-f_]+|0o[0-7_]+|\.inf|\.nan)", re.IGNORECASE)
+NOT_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+
+
+def _schema(kinds: list[str], about: str, **limits):
+    return WithJsonSchema({"type": kinds, **limits, "description": about})
+
+
+# What editors are told never refuses what is read here; a value that YAML takes for null is a text to us, or nothing.
+_ANY = ["string", "number", "boolean", "null"]
+_EXPRESSION = {"type": ["string", "number", "boolean"], "pattern": r"\S", "description": "an expression"}
+_NUMBER = {"type": ["number", "string"], "pattern": r"\S", "description": "a number, such as `0.5` or `1/3`"}
+_NAMES_OF_EXPRESSIONS = {"type": ["object", "null"], "additionalProperties": _EXPRESSION}
+
+Text = Annotated[Any, BeforeValidator(_text), _schema(_ANY, "text")]
+Expression = Annotated[Any, BeforeValidator(_text), WithJsonSchema(_EXPRESSION)]
+Literals = Annotated[
+    list[Text],
+    BeforeValidator(_listed),
+    WithJsonSchema(
+        {"type": "array", "items": {"type": _ANY, "pattern": r"\S"}, "minItems": 1, "maxItems": MOST_VALUES}
+    ),
+]
+Pair = Annotated[
+    list[Expression],
+    BeforeValidator(_pair),
+    WithJsonSchema({"type": "array", "items": _EXPRESSION, "minItems": 2, "maxItems": 2}),
+]
+Ends = Annotated[
+    list[Text],
+    BeforeValidator(_pair),
+    WithJsonSchema({"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}),
+]
+Expressions = Annotated[dict[str, Expression], BeforeValidator(_mapped), WithJsonSchema(_NAMES_OF_EXPRESSIONS)]
+Named = Annotated[Any, BeforeValidator(_text), _schema(["string"], "a name", pattern=r"\S")]
+Tokens = Annotated[
+    dict[str, Text],
+    BeforeValidator(_mapped),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": _ANY, "minLength": 1}, "minProperties": 2}),
+]
+Shares = Annotated[
+    dict[str, Text],
+    BeforeValidator(_mapped),
+    WithJsonSchema({"type": "object", "additionalProperties": {**_NUMBER, "minimum": 0, "maximum": 1}}),
+]
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
-Reasons = Annotated[dict[str, Text], BeforeValidator(_mapped)]
+Reason = Annotated[Any, BeforeValidator(_reason), _schema(["string"], "why it is meant here", pattern=r"\S")]
+Reasons = Annotated[dict[str, Reason], BeforeValidator(_mapped)]
 
 
 Options = Annotated[
     dict[str, Any],
     BeforeValidator(_mapped),
-    WithJsonSchema({"type": "object", "description": "options by name"}),
+    WithJsonSchema({"type": ["object", "null"], "description": "options by name"}),
 ]
 
 
@@ -85,7 +134,7 @@ class Measured(_Part):
 
     about: Text | None = Field(None, description="what it is")
     values: Literals | None = Field(None, description="every value it can have: numbers, or names")
-    range: Pair | None = Field(None, description="lowest and highest value; `.inf` for no bound")
+    range: Ends | None = Field(None, description="lowest and highest value; `.inf` for no bound")
     level: Annotated[Literal["rollout", "group", "batch"], _choice("rollout", "group", "batch")] = Field(
         "rollout", description="what there is one value for"
     )
@@ -95,9 +144,9 @@ class Measured(_Part):
     outside: Annotated[Literal["error", "clip"], _choice("error", "clip")] = Field(
         "error", description="what a value outside its domain is: an error, or the nearest one inside"
     )
-    use: Text | None = Field(None, description="a reward function by name, which brings its domain")
+    use: Named | None = Field(None, description="a reward function by name, which brings its domain")
     with_: Options = Field({}, alias="with", description="options of the reward function; `only_when`: a condition")
-    python: Text | None = Field(None, description="a reward function of your own: `package.module:function`")
+    python: Named | None = Field(None, description="a reward function of your own: `package.module:function`")
 
     @model_validator(mode="before")
     @classmethod
@@ -139,22 +188,29 @@ class Component(Measured):
         return _mapped(value)
 
 
+_DIVISOR = {"anyOf": [{"enum": [0, 1]}, {"type": "string"}]}  # `2/2` is 1, too
+
+
 class Numerics(_Part):
     """`eps` is added to every standard deviation; the divisor is the count less `ddof`."""
 
-    eps: Text | None = Field(None, description="added to every standard deviation; 1e-6")
-    ddof: Text | None = Field(None, description="0 or 1; 1")
+    eps: Annotated[Any, BeforeValidator(_text), WithJsonSchema({**_NUMBER, "minimum": 0, "maximum": 1})] = Field(
+        None, description="added to every standard deviation; 1e-6"
+    )
+    ddof: Annotated[Any, BeforeValidator(_text), WithJsonSchema(_DIVISOR)] = Field(None, description="0 or 1; 1")
 
 
 class Condition(_Part):
     """Reward tokens in the prompt (RC-GRPO): each rollout is told how good it is to be."""
 
-    tokens: Expressions = Field(description="name: text of the token; at inference the first is asked for")
-    prior: Expressions = Field(description="name: probability that a rollout is given the token; the last has the rest")
+    tokens: Tokens = Field(description="name: text of the token; at inference the first is asked for")
+    prior: Shares = Field(description="name: probability that a rollout is given the token; the last has the rest")
     label: Expressions = Field(
         {}, description="name: condition under which a trajectory has the token; the last has the rest"
     )
-    template: Text = Field(description="text after the prompt, with `{token}` in it")
+    template: Annotated[Any, BeforeValidator(_text), _schema(["string"], "text", pattern=r"\{token\}")] = Field(
+        description="text after the prompt, with `{token}` in it"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -169,7 +225,9 @@ Components = Annotated[dict[str, Component], BeforeValidator(_mapped)]
 class Document(_Part):
     """A reward spec."""
 
-    rewardspec: Text = Field(description="the version of the language: 1")
+    rewardspec: Annotated[Any, BeforeValidator(_text), WithJsonSchema({"enum": [int(VERSION), VERSION]})] = Field(
+        description="the version of the language: 1"
+    )
     name: Text | None = Field(None, description="what the spec is called")
     about: Text | None = Field(None, description="what it is for")
     source: Text | None = Field(None, description="where it is from: paper, section, equation")
@@ -269,6 +327,13 @@ def _report(error: ErrorDetails, root: Mapping, report: Report) -> None:
                 f"`{error['ctx']['text']}` is none of {', '.join(f'`{w}`' for w in words)}",
                 node.span,
                 help=did_you_mean(error["ctx"]["text"], words),
+            )
+        case "reason":
+            report.error(
+                "no-reason",
+                f"nothing says why `{shorten(name)}` is meant here",
+                node.span if node.span.text.strip() else key.span,
+                help=f"say it in words: `{shorten(name)}: why`",
             )
         case "list_type":
             report.error("wrong-type", "a list belongs here, one `- ` a line", node.span)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rewardspec.diagnostics import Report
 from rewardspec.source import Source
 from rewardspec.syntax.expression import parse_expression
-from rewardspec.syntax.tree import format_expr
+from rewardspec.syntax.tree import Expr, Number, format_expr, meaning
 from rewardspec.syntax.yaml import Mapping, Node, Scalar, Sequence, read_yaml
 
 _EXPRESSIONS = {"expr", "when", "otherwise", "weight", "add", "keep", "refill", "advantage"}
@@ -16,14 +16,15 @@ Path = tuple[str, ...]  # keys on the way to a value; items of a list are "-"
 def laid_out(source: Source, report: Report) -> str | None:
     """The text of a spec in its canonical layout; None where it does not read (reasons in `report`).
 
-    Only space between words changes, and parentheses that mean nothing go. Laying it out again changes nothing.
+    Only space between words changes, and parentheses that mean nothing go; what it says stays the same, down to the
+    trees of its expressions. Laying it out again changes nothing.
     """
     root = read_yaml(source, report)
     if root is None or report.failed:
         return None
     text = _indented(Source(source.name, _respaced(source, root)))
     again = read_yaml(Source(source.name, text), Report())
-    if again is None or _words(again) != _words(root):  # what cannot be laid out safely stays as it is
+    if again is None or _said(again, ()) != _said(root, ()):  # what cannot be laid out safely stays as it is
         return source.text
     return text
 
@@ -69,9 +70,23 @@ def _scalar(node: Scalar, path: Path) -> str:
     raw = node.span.text
     if node.style is not None or not raw or not _is_expression(path):
         return raw
-    own = Source("", raw)
-    expr = parse_expression(raw, own.span, Report())
-    return raw if expr is None else format_expr(expr, number=lambda n: n.span.text)
+    expr = _read(raw)
+    if expr is None:
+        return raw
+    text = format_expr(expr, number=_number)
+    if _words(text) != _words(raw):  # `a < b <= c`, two comparisons to us, and signs that cancel stay as they are
+        return raw
+    again = _read(text)
+    return raw if again is None or meaning(again) != meaning(expr) else text
+
+
+def _read(text: str) -> Expr | None:
+    return parse_expression(text, Source("", text).span, Report())
+
+
+def _number(number: Number) -> str:
+    """A number as it is written, with one sign at most: what is written has to bind as its value does."""
+    return ("-" if number.value < 0 else "") + number.span.text.strip("+-() \t")
 
 
 def _is_expression(path: Path) -> bool:
@@ -92,12 +107,13 @@ def _is_expression(path: Path) -> bool:
 
 def _indented(source: Source) -> str:
     root = read_yaml(source, Report())
-    lines = [line.rstrip() for line in source.text.split("\n")]
     if root is None:
         return source.text
     wanted: dict[int, int] = {}  # line to the indentation of what begins there
     inside: set[int] = set()  # lines that go on with a value
-    _depths(root, 0, wanted, inside)
+    blocks: set[int] = set()  # those of a block after `|` or `>`, where space at the end is part of the text
+    _depths(root, 0, wanted, inside, blocks)
+    lines = [line if i in blocks else line.rstrip() for i, line in enumerate(source.text.split("\n"))]
     moved: list[str] = []
     shift = 0
     for i, line in enumerate(lines):
@@ -125,12 +141,14 @@ def _dashed(line: str) -> str:
     return line[: len(line) - len(words)] + "- " + words[2:].lstrip(" ")
 
 
-def _depths(node: Node, depth: int, wanted: dict[int, int], inside: set[int]) -> None:
+def _depths(node: Node, depth: int, wanted: dict[int, int], inside: set[int], blocks: set[int]) -> None:
     source = node.span.source
     first = source.line_column(node.span.start)[0] - 1
     last = source.line_column(max(node.span.start, node.span.end - 1))[0] - 1
     if isinstance(node, Scalar) or node.flow:
         inside.update(range(first + 1, last + 1))
+        if isinstance(node, Scalar) and node.style in ("|", ">"):
+            blocks.update(range(first + 1, last + 1))
         return
     if isinstance(node, Sequence):
         for item in node.items:
@@ -138,19 +156,25 @@ def _depths(node: Node, depth: int, wanted: dict[int, int], inside: set[int]) ->
             dash = source.line(line)[: column - 1]
             if dash.strip() == "-":
                 wanted[line - 1] = 2 * depth
-            _depths(item, depth + 1, wanted, inside)
+            _depths(item, depth + 1, wanted, inside, blocks)
         return
     for key, value in node.items:
         line, column = source.line_column(key.span.start)
         if not source.line(line)[: column - 1].strip():
             wanted[line - 1] = 2 * depth
-        _depths(value, depth + 1, wanted, inside)
+        _depths(value, depth + 1, wanted, inside, blocks)
 
 
-def _words(node: Node):
-    """What a node says, space and parentheses aside."""
+def _words(text: str) -> str:
+    """The text of an expression, space and parentheses aside."""
+    return "".join(c for c in text if not c.isspace() and c not in "()")
+
+
+def _said(node: Node, path: Path):
+    """What a node says: its keys and words, and the trees of its expressions."""
     if isinstance(node, Scalar):
-        return "".join(c for c in node.text if not c.isspace() and c not in "()")
+        expr = _read(node.text) if _is_expression(path) else None
+        return node.text if expr is None else (_words(node.text), meaning(expr))
     if isinstance(node, Sequence):
-        return [_words(item) for item in node.items]
-    return [(key.text, _words(value)) for key, value in node.items]
+        return [_said(item, (*path, "-")) for item in node.items]
+    return [(key.text, _said(value, (*path, key.text))) for key, value in node.items]

@@ -58,6 +58,23 @@ class Signature:
     parameters: tuple[tuple[str, Expr | None], ...] | None  # None: a value, not a function
 
 
+def meaning(expr: Expr) -> object:
+    """An expression without its places: equal where the trees are."""
+    match expr:
+        case Number(value=value):
+            return value
+        case Name(text=text):
+            return text
+        case Call(function=function, arguments=arguments, keywords=keywords):
+            named = tuple((name.text, meaning(value)) for name, value in keywords)
+            return ("call", function.text, tuple(map(meaning, arguments)), named)
+        case Operation(operator=operator, operands=operands):
+            return (operator, *map(meaning, operands))
+        case If(condition=condition, then=then, otherwise=otherwise):
+            return ("if", meaning(condition), meaning(then), meaning(otherwise))
+    raise AssertionError(f"no meaning of {expr!r}")
+
+
 def precedence(expr: Expr) -> int:
     match expr:
         case If():
