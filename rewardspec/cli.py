@@ -215,12 +215,13 @@ def compile_(
             help="Write into the folder -o what this trainer needs: trl, verl or openrlhf.", show_default=False
         ),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --target: write over other files.")] = False,
     dialect: Dialect = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Print or write a spec as a Python module that needs only torch, or as what a trainer's configuration needs."""
     if target is not None:
-        _embed(file, target, output, dialect, set_)
+        _embed(file, target, output, force, dialect, set_)
         return
     source = _load(file, set_, dialect).python
     if output is None:
@@ -233,8 +234,9 @@ def compile_(
     typer.echo(f"wrote {output}", err=True)
 
 
-def _embed(file: Path, target: str, folder: Path | None, dialect: str | None, settings: list[str]) -> None:
-    from rewardspec.adapters.embedding import TARGETS, embedded, write
+def _embed(file: Path, target: str, folder: Path | None, force: bool, dialect: str | None, settings: list[str]) -> None:
+    from rewardspec.adapters.binding import BindingError
+    from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
 
     if target not in TARGETS:
         _misuse(f"--target is {', '.join(TARGETS)}, not {target!r}")
@@ -243,8 +245,12 @@ def _embed(file: Path, target: str, folder: Path | None, dialect: str | None, se
     if settings:
         _misuse("--target embeds the spec as it stands: change its `define:` in place of --set")
     try:
-        for path in write(embedded(_load(file, [], dialect), target), folder):
+        for path in write(embedded(_load(file, [], dialect), target), folder, force):
             typer.echo(f"wrote {path}", err=True)
+    except BindingError as error:
+        _misuse(str(error))
+    except Occupied as error:
+        _misuse(f"{error}: name another folder, or say --force")
     except OSError as error:
         _misuse(f"cannot write into {folder}: {error.strerror or error}")
 
@@ -377,6 +383,7 @@ def score_(
     from rewardspec.rewards.scorer import ScoringError
 
     loaded = _load(spec, set_)
+    sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
     for path in (spec, rollouts):
         if output.exists() and path.exists() and output.samefile(path):
             _misuse(f"{path} would be written over")

@@ -507,7 +507,7 @@ def level(completions, **_):
             {"data": data_set().add_column("digit", [1] * 16)},
             "`digit` is a reward function and a column of the data set",
         ),
-        ({"data": data_set().remove_columns("bonus").add_column("bonus", [[1]] * 16)}, "not one number or name a row"),
+        ({"data": data_set().remove_columns("bonus").add_column("bonus", [[1]] * 16)}, "not one number a row"),
         (
             {"data": data_set().remove_columns("level"), "reward_funcs": [letters, digit, level]},
             "reward function `level` gives numbers, and linear declares names",

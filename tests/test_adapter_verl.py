@@ -522,7 +522,8 @@ def config_of(*overrides):
 
 def checked(*overrides, spec=None):
     spec = EXAMPLE / "spec.yaml" if spec is None else spec
-    config = config_of("algorithm.adv_estimator=rewardspec", f"+algorithm.rewardspec.spec={spec}", *overrides)
+    ours = "algorithm.adv_estimator=rewardspec", f"+algorithm.rewardspec.spec={spec}", "actor_rollout_ref.rollout.n=4"
+    config = config_of(*ours, *overrides)
     adapter._check_run(config)
     return config
 
@@ -543,11 +544,20 @@ def checked(*overrides, spec=None):
         (["algorithm.rewardspec.spec=null"], "algorithm.rewardspec.spec is not set"),
         (["algorithm.rewardspec.spec=no/such.yaml"], "no/such.yaml"),
         (["algorithm.adv_estimator=grpo"], "set algorithm.adv_estimator=rewardspec"),
+        (["actor_rollout_ref.rollout.n=1"], "in groups of one no rollout has an advantage"),
+        (["reward.custom_reward_function.path=nothere.py"], "nothere.py: there is no such file in"),
     ],
 )
 def test_settings_that_do_not_go_with_a_spec_are_refused(overrides, said):
     with pytest.raises(BindingError, match=re.escape(said)):
         checked(*overrides)
+
+
+def test_groups_of_one_are_fine_for_a_spec_that_compares_with_the_batch(tmp_path):
+    (tmp_path / "spec.yaml").write_text(
+        "rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: zscore(total, over=batch)\n"
+    )
+    checked("actor_rollout_ref.rollout.n=1", spec=tmp_path / "spec.yaml")
 
 
 def test_reward_tokens_need_verls_own_agent_loop_manager():

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import rewardspec
-from rewardspec.adapters.embedding import TARGETS, embedded, write
+from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
 from rewardspec.compiler import load_module
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -20,6 +21,10 @@ FILES = ["gdpo/math", "toolrl/smooth", "rc_grpo/rc_grpo", "vspo/vspo"]
 @pytest.mark.parametrize("target", TARGETS)
 def test_files_hold_the_spec_and_its_module(target, name, dialect, tmp_path):
     spec = rewardspec.load(SPECS / f"{name}.yaml")
+    if target == "openrlhf" and spec.condition is not None:
+        with pytest.raises(BindingError, match="has reward tokens"):
+            embedded(spec, target)
+        return
     spec = spec if dialect is None else spec.under(dialect)
     paths = write(embedded(spec, target), tmp_path / "new" / "folder")
     assert {path.name for path in paths} > {"spec.yaml", "advantage.py"}
@@ -70,7 +75,40 @@ def test_compile_command_with_a_target(tmp_path):
         (["--target", "verl"], "name a folder"),
         (["--target", "verl", "-o", tmp_path, "--set", "limit=3"], "change its `define:`"),
         (["--target", "verl", "-o", math], "cannot write"),
+        (["--target", "verl", "-o", tmp_path], "spec.yaml"),  # what another spec wrote there
     ):
-        done = run("compile", math, *arguments)
+        done = run("compile", SPECS / "gdpo/math_grpo.yaml" if "spec.yaml" in message else math, *arguments)
         assert done.returncode == 2
         assert message in done.stderr
+
+
+def test_what_a_user_wrote_is_not_written_over(tmp_path):
+    spec = rewardspec.load(SPECS / "toolrl/original.yaml")
+    write(embedded(spec, "verl"), tmp_path)
+    write(embedded(spec, "verl"), tmp_path)  # the same again
+    (tmp_path / "reward.py").write_text("mine")
+    with pytest.raises(Occupied, match=r"reward\.py"):
+        write(embedded(spec, "verl"), tmp_path)
+    assert (tmp_path / "reward.py").read_text() == "mine"
+    write(embedded(spec, "verl"), tmp_path, force=True)
+    assert "for_verl" in (tmp_path / "reward.py").read_text()
+
+
+def test_files_ask_for_what_nothing_else_measures():
+    text = """rewardspec: 1
+signals: {level: {values: [easy, hard]}}
+components:
+  format: {use: toolrl.format}
+  other: {values: [0, 1], when: level == easy}
+advantage: grpo
+"""
+    spec = rewardspec.loads(text)
+    assert "all but level, other:" in embedded(spec, "verl")["reward.py"]
+    trl = embedded(spec, "trl")["trl.yaml"]
+    assert "my_rewards.other" in trl and "my_rewards.level" not in trl
+    measured = rewardspec.loads(
+        "rewardspec: 1\nsignals: {score: {range: [0, 1]}}\ncomponents: {a: score}\nadvantage: grpo\n"
+    )
+    assert 'a dict with "score".' in embedded(measured, "verl")["run_verl.sh"]
+    with pytest.raises(BindingError, match="holds names"):
+        embedded(spec, "openrlhf")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import sys
 import textwrap
 
@@ -58,6 +59,18 @@ def module(tmp_path, monkeypatch):
 
             def unsure(completion, note=None):
                 return None if note is None else note
+
+            def never(completion):
+                return None
+
+            def all_by_name(completion, **columns):
+                return float("prompt" in columns)
+
+            def all_by_batch(completions, **columns):
+                return [float("prompts" in columns)] * len(completions)
+
+            def word(completion):
+                return "good"
             """
         )
     )
@@ -85,6 +98,56 @@ def test_trl_functions_bear_the_names_of_the_columns_and_share_one_pass(spec, mo
     assert len(calls) == 1
     functions[0](**{**batch, "completions": list(batch["completions"])})
     assert len(calls) == 2
+
+
+def test_trl_functions_measure_again_what_is_in_the_same_list(spec):
+    _, correctness, _ = rewards.for_trl(spec)
+    completions = [GOLD]
+    assert correctness(prompts=["p"], completions=completions, answer=[GOLD]) == [3]
+    assert correctness(prompts=["p"], completions=completions, answer=[WRONG]) == [1]
+    completions[0] = "x"
+    assert correctness(prompts=["p"], completions=completions, answer=[GOLD]) == [-3]
+
+
+@pytest.mark.parametrize("make", [rewards.for_trl, rewards.for_verl, rewards.for_openrlhf])
+def test_a_spec_without_functions_is_said_to_have_none(make):
+    with pytest.raises(ScoringError, match="names no reward function"):
+        make(rewardspec.loads("rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: grpo\n"))
+    make(rewardspec.loads("rewardspec: 1\ncomponents: {a: {use: gdpo.length(limit=4)}}\nadvantage: grpo\n"))
+
+
+@pytest.mark.parametrize("end", ["", "<|im_end|>", "</s>", "<|im_end|><|endoftext|>", "<end_of_turn>"])
+def test_openrlhf_queries_end_in_tokens(spec, end):
+    prompt = "<|im_start|>user\ncall f<|im_end|>\n<|im_start|>assistant\n"
+    reward_func = rewards.for_openrlhf(spec)
+    for query in (prompt + GOLD + end, "<s>" + prompt + GOLD + end, prompt[20:] + GOLD + end):  # whole, begun, cut off
+        assert reward_func([query], [prompt], [GOLD])["extra_logs"]["format"].tolist() == [1]
+    assert reward_func([prompt + GOLD + "\n" + end], [prompt], [GOLD])["extra_logs"]["format"].tolist() == [0]
+    own = rewards.for_openrlhf(spec, ends=["[END]", ""])
+    assert own([prompt + GOLD + "[END][END]"], [prompt], [GOLD])["extra_logs"]["format"].tolist() == [1]
+    with pytest.raises(ScoringError, match="does not begin with its prompt"):
+        reward_func(["other" + GOLD], [prompt], [GOLD])
+
+
+def test_ends_of_a_long_text_take_linear_time(spec):
+    reward_func = rewards.for_openrlhf(spec)
+    for text in ("<|a|>" * 200_000 + "x", "<" * 1_000_000, "<|a|>" * 200_000):
+        reward_func(["p" + text], ["p"], [GOLD])
+
+
+def test_verl_takes_the_ground_truth_and_no_prompt_that_is_not_there(spec):
+    compute_score = rewards.for_verl(spec)
+    assert compute_score("d", GOLD, GOLD, {"answer": "a whole solution", "data_source": "?"})["correctness"] == 3
+    judged = """rewardspec: 1
+components:
+  a: {use: judge.rubric, with: {template: papo, model: m, prompt: question}}
+  b: {use: judge.rubric, with: {template: papo, model: m}}
+advantage: grpo
+"""
+    found = rewardspec.loads(judged).uses
+    assert found["a"].inputs["prompt"] == "question"
+    with pytest.raises(ScoringError, match="there is no column `prompt`"):
+        rewards.for_verl(rewardspec.loads(judged.replace("prompt: question", "answer: answer")))("d", "x", "y", {})
 
 
 def test_trl_functions_read_chats(spec):
@@ -273,7 +336,7 @@ def test_score_takes_up_what_was_interrupted(folder, monkeypatch):
 
 
 def test_rewards_are_kept_where_advantages_cannot_be_computed(folder, module):
-    own = SPEC.replace("advantage:", "  unsure: {python: users_rewards:unsure, range: [0, 1]}\nadvantage:")
+    own = SPEC.replace("advantage:", "  never: {python: users_rewards:never, range: [0, 1]}\nadvantage:")
     (folder / "spec.yaml").write_text(own)
     result = score(folder)
     assert result.exit_code == 2 and "not their advantages" in result.output and "the rewards alone" in result.output
@@ -283,7 +346,7 @@ def test_rewards_are_kept_where_advantages_cannot_be_computed(folder, module):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("a: {values: [0, 1]}", "names no reward function"),
+        ("a: {values: [0, 1]}", "has no column `a`"),
         ("a: {use: toolrl.format}\n  b: {values: [0, 1]}", "has no column `b`"),
         ("a: {use: toolrl.format}\n  b: gdpo.length", None),
     ],
@@ -303,3 +366,84 @@ def test_score_without_groups_or_file(folder):
     assert "holds no rollouts" in score(folder).output
     (folder / "rollouts.jsonl").unlink()
     assert "No such file" in score(folder).output
+
+
+def test_score_keeps_nested_values_as_they_are(folder):
+    calls = [[{"name": "f", "parameters": parameters}] for parameters in ({"a": 1}, {}, {"b": [{}]})]
+    rows = [
+        {
+            "prompt_id": 0,
+            "completion": f"<think>t</think>\n<tool_call>\n{json.dumps(gold[0])}\n</tool_call>",
+            "answer": gold,
+            "meta": {},
+            "even": [{"k": 1}],
+            "\ud800": 1,
+        }
+        for gold in calls
+    ]
+    (folder / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert score(folder).exit_code == 0
+    first = read(folder / "scored.parquet")
+    assert [(row["answer"], row["meta"], row["even"]) for row in first] == [(gold, {}, [{"k": 1}]) for gold in calls]
+    assert [row["correctness"] for row in first] == [3, 3, 3]
+    again = folder / "again.parquet"
+    arguments = ["score", str(folder / "spec.yaml"), str(folder / "scored.parquet"), "-o", str(again)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert [row["correctness"] for row in read(again)] == [3, 3, 3]
+
+
+def test_score_sets_aside_rows_that_the_spec_cannot_take(folder):
+    (folder / "spec.yaml").write_text(
+        "rewardspec: 1\ncomponents: {f: {use: toolrl.format}, l: {use: gdpo.length}}\nadvantage: gdpo\n"
+    )
+    rows = [{"prompt_id": i // 4, "completion": GOLD, "answer": GOLD, "tokens": 100 * i} for i in range(40)]
+    rows[7]["tokens"], rows[9]["tokens"] = None, "12"
+    (folder / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = score(folder)
+    assert result.exit_code == 0, result.output
+    assert len(read(folder / "scored.parquet")) == 38 and all(
+        math.isfinite(row["advantage"]) for row in read(folder / "scored.parquet")
+    )
+    aside = [json.loads(line) for line in (folder / "scored.bad.jsonl").read_text().splitlines()]
+    assert [row["row"] for row in aside] == [8, 10] and all("tokens" in row["reason"] for row in aside)
+
+
+def test_score_keeps_lines_that_it_cannot_read(folder):
+    deep = '{"prompt_id": 1, "completion": "x", "answer": "y", "deep": ' + "[" * 500 + "]" * 500 + "}"
+    (folder / "rollouts.jsonl").write_bytes(
+        b"{oops\n[1]\n\xff\n" + deep.encode() + b"\n" + (folder / "rollouts.jsonl").read_bytes()
+    )
+    assert score(folder).exit_code == 0
+    aside = [json.loads(line) for line in (folder / "scored.bad.jsonl").read_text().splitlines()][:4]
+    assert [row["text"] for row in aside] == ["{oops", "[1]", "\udcff", deep]
+
+
+def test_score_of_a_spec_that_measures_nothing_adds_advantages(folder):
+    (folder / "spec.yaml").write_text("rewardspec: 1\ncomponents: {l: {use: gdpo.length(limit=5)}}\nadvantage: grpo\n")
+    lines = [json.dumps({"prompt_id": 0, "tokens": n}) for n in (4, 6)]
+    (folder / "rollouts.jsonl").write_text("\n".join(lines))
+    assert score(folder).exit_code == 0
+    assert [row["advantage"] for row in read(folder / "scored.parquet")] == pytest.approx([0.7071, -0.7071], abs=1e-4)
+
+
+def test_score_finds_functions_where_it_was_started(folder, module):
+    own = "rewardspec: 1\ncomponents: {a: {python: users_rewards:all_by_name, range: [0, 1]}}\nadvantage: grpo\n"
+    (folder / "spec.yaml").write_text(own)
+    command = [sys.executable, "-m", "rewardspec.cli", "score", "spec.yaml", "rollouts.jsonl", "-o", "o.jsonl"]
+    code = "import sys; sys.path[:] = [p for p in sys.path if p]; from rewardspec.cli import main; main()"
+    found = subprocess.run([command[0], "-c", code, *command[3:]], cwd=folder, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("name", ["all_by_name", "all_by_batch"])
+def test_functions_that_take_everything_need_no_prompt(module, name):
+    own = f"rewardspec: 1\ncomponents: {{a: {{python: users_rewards:{name}, range: [0, 1]}}}}\nadvantage: grpo\n"
+    scorer = rewards.Scorer(rewardspec.loads(own))
+    assert scorer.measure([{"completion": "x"}] * 2).columns["a"] == [0, 0]
+    assert scorer.measure([{"completion": "x", "prompt": "p"}] * 2).columns["a"] == [1, 1]
+
+
+def test_a_value_that_is_no_number_is_said_to_be_one(module):
+    own = "rewardspec: 1\ncomponents: {a: {python: users_rewards:word, range: [0, 1]}}\nadvantage: grpo\n"
+    with pytest.raises(ScoringError, match="'good' is no number"):
+        rewards.Scorer(rewardspec.loads(own)).measure([{"completion": "x"}])

@@ -908,3 +908,32 @@ def test_all_tests_of_a_program_share_a_time():
 def test_sets_are_ordered_alike_in_every_run():
     program = "print(list({'a', 'b', 'c', 'd', 'e', 'f', 'g'}))"
     assert len({run_with_inputs(program, [""], Limits())[0].written for _ in range(4)}) == 1
+
+
+CLOSE = """
+import math
+def near(a, b):
+    return abs(a - b) < 1e-6
+def close(a, b):
+    return near(a, b) and math.isfinite(a)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "share"),
+    [
+        ("def f(x): return x + 1 + 1e-9", 1),
+        ("def f(x): return 99", 0),
+        ("import builtins\nbuiltins.abs = lambda x: 0\ndef f(x): return 99", 0),
+        ("def close(a, b): return True\nnear = close\ndef f(x): return 99", 0),
+        ("class E:\n    def __sub__(self, other): return 0.0\ndef f(x): return E()", 0),
+    ],
+)
+def test_helpers_of_the_tests_are_out_of_the_programs_reach(program, share):
+    assert pass_rate([program], [[CLOSE, "assert close(f(1), 2)", "assert close(f(2), 3)"]]) == [share]
+
+
+def test_set_up_that_uses_the_program_runs_in_it():
+    program = "class Node:\n    def __init__(self, value): self.value = value\ndef f(node): return node.value"
+    helper = "def make(value):\n    return Node(value)\nroot = make(3)"
+    assert pass_rate([program], [[helper, "assert f(root) == 3", "assert f(make(4)) == 4"]]) == [1]

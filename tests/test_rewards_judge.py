@@ -5,6 +5,9 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -316,6 +319,17 @@ print(rubric(["p"] * len(texts), texts, template="{completion}", scores=(0, 0.5,
 def elsewhere(server, folder, first, last):
     command = [sys.executable, "-W", "error", "-c", ELSEWHERE, server.url, str(folder), str(first), str(last)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_answers_are_kept_as_they_come(tmp_path):
+    with serving(lambda text, before: replace(verdicts(text, before), delay=0.3)) as server:
+        running = elsewhere(server, tmp_path / "c", 0, 400)
+        while len(server.asked) < 130:
+            time.sleep(0.05)
+        running.kill()
+        running.communicate()
+    with closing(sqlite3.connect(tmp_path / "c" / "judge.sqlite")) as file:
+        assert file.execute("SELECT count(*) FROM answers").fetchone()[0] >= 32
 
 
 def test_several_processes_share_a_cache(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rewardspec
-from rewardspec.rewards import BadReference, all_rewards, dapo, gdpo, math, prs, qa, rc_grpo, think, toolrl
+from rewardspec.rewards import BadReference, Scorer, all_rewards, dapo, gdpo, math, prs, qa, rc_grpo, think, toolrl
 from rewardspec.rewards.scorer import as_text
 
 
@@ -210,9 +210,7 @@ def as_published(made, gold):
                 continue
             both = len(set(parameters) & set(wanted))
             keys = both / (len(parameters) + len(wanted) - both) if parameters or wanted else 1
-            found = keys + sum(
-                json.dumps(parameters.get(k, ...), default=str) == json.dumps(v) for k, v in wanted.items()
-            )
+            found = keys + sum(parameters.get(k, ...) == v for k, v in wanted.items())  # to Python, 1 is True
             if found > best:
                 best, best_at = found, at
         score += best
@@ -225,7 +223,8 @@ def as_published(made, gold):
 def test_greedy_pairing_is_the_authors(made, gold):
     found = toolrl.correctness(written(made), written(gold), pairing="greedy")
     assert found == pytest.approx(as_published(made, gold))
-    assert found <= toolrl.correctness(written(made), written(gold)) + 1e-12
+    if not any(value is True for _, parameters in made + gold for value in parameters.values()):  # 1 == True in Python
+        assert found <= toolrl.correctness(written(made), written(gold)) + 1e-12
 
 
 @settings(max_examples=200, deadline=None)
@@ -502,6 +501,71 @@ def test_chat_messages_are_read_as_what_the_assistant_wrote():
         {"role": "tool", "content": "not its own"},
         {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
     ]
-    assert as_text(messages) == 'let me see\n<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>\ndone'
+    assert as_text(messages) == 'let me see\n<tool_call>\n{"name": "f", "parameters": {"x": 1}}\n</tool_call>\ndone'
     assert as_text([{"role": "user", "content": "hello"}]) == "hello"
     assert as_text("text") == "text"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        5,
+        True,
+        None,
+        {"role": "assistant"},
+        ["a", "b"],
+        [{"role": "assistant", "content": 5}],
+        [{"content": ["x"]}],
+        [{"content": None, "tool_calls": ["x"]}],
+        [{"content": None, "tool_calls": {"a": 1}}],
+        [{"content": None, "tool_calls": [{"function": None}]}],
+    ],
+)
+def test_what_is_no_text_is_a_bad_rollout(odd):
+    scorer = Scorer(rewardspec.loads(ONE_FUNCTION))
+    found = scorer.measure([{"completion": odd, "answer": written([A])}, {"completion": "x", "answer": written([A])}])
+    assert list(found.bad) == [0] and "completion" in found.bad[0] and found.columns["a"][1] == -3
+
+
+ONE_FUNCTION = "rewardspec: 1\ncomponents: {a: {use: toolrl.correctness}}\nadvantage: grpo\n"
+
+
+def test_calls_of_chat_messages_count_for_every_function():
+    call = {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
+    chat = [{"role": "assistant", "content": "<think>t</think>", "tool_calls": [call]}]
+    for gold in ([call], [{"name": "f", "arguments": '{"x": 1}'}], '[{"name": "f", "parameters": {"x": 1}}]'):
+        found = Scorer(rewardspec.loads(ONE_FUNCTION)).measure([{"completion": chat, "answer": gold}])
+        assert found.columns["a"] == [3] and not found.bad
+        assert rc_grpo.action(as_text(chat), gold) == 1
+
+
+def test_nulls_that_a_table_adds_are_no_arguments():
+    text = written([("f", {"x": 1})])
+    table = [{"name": "f", "parameters": {"x": 1, "y": None, "z": {"k": None}}}]
+    assert toolrl.correctness(text, [{"name": "f", "parameters": {"x": 1, "y": None}}]) == 3
+    assert toolrl.correctness(written([("f", {"x": 1, "z": {}})]), table) == 3
+    assert rc_grpo.action(text, [{"name": "f", "arguments": {"x": 1, "y": None}}]) == 1
+    in_text = '[{"name": "f", "parameters": {"x": 1, "y": null}}]'  # where it is meant
+    assert toolrl.correctness(text, in_text) < 3 and rc_grpo.action(text, in_text) == 0
+    with pytest.raises(BadReference):
+        toolrl.correctness(text, [{"name": "f", "parameters": {"x": float("nan")}}])
+
+
+def test_malformed_gold_state_is_a_bad_reference():
+    with pytest.raises(BadReference, match="gold state"):
+        rc_grpo.state('{"a": 1}', '{"a": 1')
+    assert rc_grpo.state('{"a": 1', '{"a": 1}') == 0
+
+
+@pytest.mark.parametrize("function", ["code.pass_rate", "math.correct", "qa.exact_match"])
+def test_all_malformed_ground_truths_are_told_at_once_and_the_rest_is_measured_together(function, monkeypatch):
+    spec = rewardspec.loads(f"rewardspec: 1\ncomponents: {{a: {{use: {function}}}}}\nadvantage: grpo\n")
+    scorer, sizes = Scorer(spec), []
+    inputs, measure = scorer.measures["a"]
+    scorer.measures["a"] = inputs, lambda given: sizes.append(len(given)) or measure(given)
+    good = ["assert f(1) == 1"] if function.startswith("code") else "72"
+    key = "tests" if function.startswith("code") else "answer"
+    rows = [{"completion": "", key: None if i in (2, 5) else good} for i in range(8)]
+    found = scorer.measure(rows)
+    assert list(found.bad) == [2, 5] and sizes == [8, 6]
+    assert [value is None for value in found.columns["a"]] == [i in (2, 5) for i in range(8)]

@@ -1,10 +1,13 @@
 """Specs that measure everything themselves, inside the trainers."""
 
+import copy
+
 import pytest
 from tiny_model import tiny_model, tiny_tokenizer
 from trl_runs import data_set, digit, settings, trainer
 
 import rewardspec
+from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.embedding import embedded, write
 from rewardspec.adapters.trl import RewardSpecGRPOTrainer
 
@@ -77,6 +80,65 @@ def test_openrlhf_file_gives_what_its_reward_func_returns(tmp_path):
     }
 
 
-def test_no_reward_file_where_something_else_has_to_be_measured():
-    spec = rewardspec.loads(TOOLS.replace("components: {", "components: {other: {values: [0, 1]}, "))
-    assert "reward.py" not in embedded(spec, "verl")
+def test_a_spec_that_trainers_measure_needs_no_functions(tmp_path):
+    spec = "rewardspec: 1\ncomponents: {brief: {use: gdpo.length(limit=4)}}\nadvantage: grpo\n"
+    run = trainer(tmp_path, spec, reward_funcs=[], changes={"max_steps": 1})
+    run.train()
+    fn = rewardspec.compile(rewardspec.loads(spec))
+    for generation in run.generations:
+        expected = fn({"tokens": [len(ids) for ids in generation["ids"]]}, 4).advantages.tolist()
+        assert generation["out"]["advantages"].tolist() == pytest.approx(expected)
+
+
+def test_a_function_may_bear_the_name_of_the_column_that_it_reads(tmp_path):
+    spec = (
+        "rewardspec: 1\ncomponents: {level: {use: qa.exact_match, with: {tag: none, answer: level}}}\nadvantage: grpo\n"
+    )
+    run = trainer(tmp_path, spec, reward_funcs=[], changes={"max_steps": 1})
+    run.train()
+    assert run.reward_func_names == ["level"]
+
+
+def test_columns_that_functions_read_are_looked_for_before_training(tmp_path):
+    spec = "rewardspec: 1\ncomponents: {same: {use: qa.exact_match}}\nadvantage: grpo\n"
+    with pytest.raises(BindingError, match=r"has no column `answer`.*with: \{answer: COLUMN\}"):
+        trainer(tmp_path, spec, reward_funcs=[])
+    there = spec.replace("exact_match}", "exact_match, with: {answer: level}}")
+    with pytest.raises(BindingError, match="remove_unused_columns=False"):
+        trainer(tmp_path, there, reward_funcs=[], changes={"remove_unused_columns": True})
+
+
+def test_names_and_numbers_of_the_data_set_are_told_apart_before_training(tmp_path):
+    spec = "rewardspec: 1\nsignals: {level: {range: [0, 1]}}\ncomponents: {a: level}\nadvantage: grpo\n"
+    with pytest.raises(BindingError, match=r"`level` of `train_dataset` holds .*: not one number"):
+        trainer(tmp_path, spec, reward_funcs=[])
+
+
+def test_a_reward_model_and_functions_of_the_spec(tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    causal = tiny_model()
+    config = copy.deepcopy(causal.config)
+    config.num_labels = 1
+    model = AutoModelForSequenceClassification.from_config(config)
+    model.config.pad_token_id = tiny_tokenizer().pad_token_id
+    model.config._name_or_path = "somewhere/Reward-0.6B"
+    spec = SPEC.replace("signals:", "signals:\n  Reward_0_6B: {range: [-.inf, .inf]}").replace(
+        "  long:", "  model: Reward_0_6B\n  long:"
+    )
+    made = {"train_dataset": data_set(), "processing_class": tiny_tokenizer()}
+    run = RewardSpecGRPOTrainer(
+        causal,
+        args=settings(tmp_path),
+        spec=spec,
+        reward_funcs=[model],
+        reward_processing_classes=[tiny_tokenizer()],
+        **made,
+    )
+    assert run.reward_func_names == ["Reward-0.6B", "digit", "same", "words"]
+    run.train()
+
+
+def test_constants_go_with_a_text_not_with_a_spec_that_was_read(tmp_path):
+    with pytest.raises(BindingError, match="has been read already"):
+        trainer(tmp_path, rewardspec.loads(SPEC), reward_funcs=[], constants={"w": 3})

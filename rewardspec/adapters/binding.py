@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -17,13 +18,21 @@ class BindingError(ValueError):
 def read_spec(spec: Spec | str | PathLike, constants: Mapping[str, object] = {}, dialect: str | None = None) -> Spec:
     """A spec given as such, as the path of a file, or as the text of one (anything with a line break).
 
-    Raises SpecError with everything that is wrong with it, OSError for a file that cannot be read,
-    ValueError for a dialect that is not known.
+    Raises SpecError with everything that is wrong with it, OSError for a file that cannot be read, BindingError for
+    constants of a spec that has been read, ValueError for a dialect that is not known.
     """
+    if isinstance(spec, Spec) and constants:
+        raise BindingError(f"{spec.name} has been read already: pass `constants` to `rewardspec.load`, or a path here")
     if not isinstance(spec, Spec):
         is_text = isinstance(spec, str) and "\n" in spec
         spec = loads(spec, constants=constants) if is_text else load(spec, constants=constants)
     return spec if dialect is None else spec.under(dialect)
+
+
+def as_name(name: str) -> str:
+    """A name that a spec can use for one that it cannot, such as that of a model: `_` for what it has not."""
+    name = re.sub(r"\W", "_", name)
+    return f"_{name}" if name[:1].isdigit() else name
 
 
 def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], what: str) -> None:
@@ -40,11 +49,14 @@ def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], wha
             problems.append(f"{count} {what}s are called `{name}`: the spec cannot tell them apart")
         if name not in spec.columns:
             near = did_you_mean(name, spec.columns, f"it reads {', '.join(f'`{c}`' for c in spec.columns)}")
+            if not name.isidentifier():
+                near += f"; a spec can call it `{as_name(name)}`"
             known = "declares but never uses" if name in spec.program.columns else "does not read"
             problems.append(f"{what} `{name}`: {spec.name} {known} this name; {near}")
     for name in spec.columns:
         if name not in rewards and name not in others:
             near = did_you_mean(name, [n for n in rewards if n not in spec.columns] or sorted(others))
-            problems.append(f"nothing measures `{name}`, which {spec.name} reads" + (f"; {near}" if near else ""))
+            near = near or f"pass a {what} of that name, or have a column"
+            problems.append(f"nothing measures `{name}`, which {spec.name} reads; {near}")
     if problems:
         raise BindingError("\n".join(problems))

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.openrlhf_checks import cannot_carry
 from rewardspec.compiler import Spec
 
-FILLED = ("tokens", "truncated")  # columns that adapters measure themselves
+FILLED = {  # columns that adapters measure themselves
+    "trl": ("tokens", "truncated"),
+    "verl": ("tokens", "truncated", "score"),
+    "openrlhf": ("tokens", "truncated", "reward", "score", "response_clip_ratio", "kl", "logprobs_diff"),
+}
 
 
 def embedded(spec: Spec, target: str) -> dict[str, str]:
-    """File names and texts: the spec as it stands, the stand-alone module, and the configuration of `target`."""
+    """File names and texts: the spec as it stands, the stand-alone module, and the configuration of `target`.
+
+    Raises BindingError for a spec that the trainer cannot carry.
+    """
     return {"spec.yaml": spec.source.text, "advantage.py": spec.python} | TARGETS[target](spec)
 
 
@@ -18,38 +27,45 @@ def _head(spec: Spec, what: str) -> str:
     return f"# {what} with the advantages of {spec.name}, fingerprint {spec.fingerprint}.\n"
 
 
-def _others(spec: Spec) -> list[str]:
+def _others(spec: Spec, target: str) -> list[str]:
     """The columns that neither the trainer nor the spec itself measures."""
-    return [name for name in spec.columns if name not in FILLED and name not in spec.uses]
+    return [name for name in spec.columns if name not in FILLED[target] and name not in spec.uses]
 
 
-def _measured(spec: Spec) -> str:
-    names = ", ".join(name for name in spec.columns if name not in FILLED)
-    return names + (" (the one beside this does)" if spec.uses and not _others(spec) else "")
-
-
-def _reward_file(spec: Spec, trainer: str, name: str) -> dict[str, str]:
-    """The module that a trainer imports for its reward function, for a spec that measures everything itself."""
-    if not spec.uses or _others(spec):
+def _reward_file(spec: Spec, target: str, name: str) -> dict[str, str]:
+    """The module that a trainer imports for its reward function, for a spec that measures something itself."""
+    if not spec.uses:
         return {}
-    text = f"""{_head(spec, "Reward functions")}from pathlib import Path
+    left = ", ".join(_others(spec, target))
+    note = f"# It measures all but {left}: add these to what it returns.\n" if left else ""
+    text = f"""{_head(spec, "Reward functions")}{note}from pathlib import Path
 
 import rewardspec
-from rewardspec.rewards import for_{trainer}
+from rewardspec.rewards import for_{target}
 
-{name} = for_{trainer}(rewardspec.load(Path(__file__).with_name("spec.yaml")))
+{name} = for_{target}(rewardspec.load(Path(__file__).with_name("spec.yaml")))
 """
     return {"reward.py": text}
+
+
+def _asks_for(spec: Spec, target: str, own: str) -> str:
+    """What the reward function of a trainer has to return, in words. own: what the trainer wants besides."""
+    if spec.uses:
+        left = ", ".join(_others(spec, target))
+        return "the one beside this" + (f", with {left} added" if left else "")
+    names = ", ".join(_others(spec, target))
+    return f"returns {own}" + (f" and {names}" if names else "")
 
 
 def _verl(spec: Spec) -> dict[str, str]:
     dialect = f"  +algorithm.rewardspec.dialect={spec.dialect} \\\n" if spec.dialect else ""
     lines = f"""#!/usr/bin/env bash
-{_head(spec, "verl 0.9.1")}# reward.py: `compute_score` returns a dict with "score" and {_measured(spec)}.
+{_head(spec, "verl 0.9.1")}# reward.py: {_asks_for(spec, "verl", '(`compute_score`) a dict with "score"')}.
+# verl's default is groups of one: set actor_rollout_ref.rollout.n.
 # Usage: ./run_verl.sh reward.py [further overrides of verl.trainer.main_ppo]
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
-reward="$1"
+reward="${{1:?usage: ./run_verl.sh reward.py [overrides]}}"
 shift
 export VERL_USE_EXTERNAL_MODULES=rewardspec.adapters.verl
 exec python -m verl.trainer.main_ppo \\
@@ -64,22 +80,26 @@ exec python -m verl.trainer.main_ppo \\
 def _trl(spec: Spec) -> dict[str, str]:
     text = "".join(f"    {line}".rstrip() + "\n" for line in spec.source.text.splitlines())
     dialect = f"  REWARDSPEC_DIALECT: {spec.dialect}\n" if spec.dialect else ""
-    functions = "".join(f"  - my_rewards.{name}\n" for name in _others(spec))
+    own = [name for name in _others(spec, "trl") if spec.program.columns[name].domain.symbols is None]
+    functions = "".join(f"  - my_rewards.{name}\n" for name in own)
+    note = "  # one function for each of these, wherever it is; a column of the data set needs none\n" if own else ""
     lines = f"""{_head(spec, "TRL 1.16.0")}# Usage: trl grpo --config trl.yaml, with model, data set and settings added.
 env:
   REWARDSPEC: |
 {text}{dialect}reward_funcs:
   - rewardspec.adapters.trl_hook.spec
-  # one function for each of these, wherever it is; a column of the data set needs none
-{functions}"""
+{note}{functions}"""
     return {"trl.yaml": lines}
 
 
 def _openrlhf(spec: Spec) -> dict[str, str]:
+    problems = cannot_carry(spec)
+    if problems:
+        raise BindingError("\n".join(problems))
     dialect = f"--dialect {spec.dialect} " if spec.dialect else ""
+    own = '"rewards", "scores" and "extra_logs", a dict with a tensor for each column:'
     lines = f"""#!/usr/bin/env bash
-{_head(spec, "OpenRLHF 0.11.2")}# The reward function returns "rewards", "scores" and "extra_logs" with:
-# {_measured(spec)}.
+{_head(spec, "OpenRLHF 0.11.2")}# Reward function: {_asks_for(spec, "openrlhf", own)}.
 # Usage: ./run_openrlhf.sh [arguments of openrlhf.cli.train_ppo_ray]
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
@@ -91,14 +111,22 @@ exec python -m rewardspec.adapters.openrlhf --spec "$here/spec.yaml" {dialect}--
 TARGETS = {"trl": _trl, "verl": _verl, "openrlhf": _openrlhf}
 
 
-def write(files: dict[str, str], folder: Path) -> list[Path]:
-    """The files written into a folder, which is made; scripts can be run. Raises OSError."""
+class Occupied(Exception):
+    """A folder that has other files of the names to be written."""
+
+
+def write(files: dict[str, str], folder: Path, force: bool = False) -> list[Path]:
+    """The files written into a folder, which is made; scripts can be run.
+
+    Raises Occupied for files with another content, unless `force`; OSError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, text in files.items():
-        path = folder / name
+    paths = {folder / name: text for name, text in files.items()}
+    other = [path.name for path, text in paths.items() if path.exists() and path.read_bytes() != text.encode()]
+    if other and not force:
+        raise Occupied(f"{folder} has {', '.join(other)} with another content")
+    for path, text in paths.items():
         path.write_text(text, encoding="utf-8", newline="\n")
-        if name.endswith(".sh"):
+        if path.suffix == ".sh":
             path.chmod(0o755)
-        paths.append(path)
-    return paths
+    return list(paths)

@@ -33,7 +33,7 @@ from types import ModuleType
 
 from rewardspec.adapters.binding import BindingError, read_spec
 from rewardspec.adapters.hooks import patch_modules, wrap_once
-from rewardspec.adapters.openrlhf_checks import TESTED, WAS_TESTED, check_settings, setting, total_steps
+from rewardspec.adapters.openrlhf_checks import TESTED, WAS_TESTED, check_files, check_settings, setting, total_steps
 from rewardspec.compiler import Spec, loads
 
 logger = logging.getLogger(__name__)
@@ -228,6 +228,7 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
         def wrapper(args):
             args = original(args)
             check_settings(args, spec)
+            check_files(args)
             checked.append(args)
             print(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}")
             return args

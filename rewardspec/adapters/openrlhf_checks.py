@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from rewardspec.adapters.binding import BindingError
 from rewardspec.compiler import Spec
@@ -22,6 +23,14 @@ def check_settings(args, spec: Spec) -> None:
     problems = _needs(args, spec) + _ignored(args, spec)
     if problems:
         raise BindingError("\n".join(problems))
+
+
+def check_files(args) -> None:
+    """Raise BindingError for a reward function's file that is not there, where training is started."""
+    url = setting(args, "reward.remote_url")
+    for path in [url] if isinstance(url, str) else url or []:
+        if path.endswith(".py") and not Path(path).exists():
+            raise BindingError(f"--reward.remote_url {path}: there is no such file in {Path.cwd()}")
 
 
 def setting(args, path: str, default=None):
@@ -44,6 +53,19 @@ def _needs(args, spec: Spec) -> list[str]:
             f"--algo.advantage.estimator {estimator}: pass {ESTIMATOR} (groups without a critic); "
             f"the advantages are those of {spec.name} then"
         )
+    found += cannot_carry(spec)
+    scored = [name for name in spec.columns if name not in (*FILLED_IN, *LATER, "response_clip_ratio")]
+    if scored and not setting(args, "reward.remote_url") and not setting(args, "train.agent_func_path"):
+        found.append(
+            f"nothing measures {listed(scored)}: a reward model gives `reward` alone; return them under `extra_logs` "
+            "from `reward_func` in a file, --reward.remote_url FILE.py (or from an agent, --train.agent_func_path)"
+        )
+    return found
+
+
+def cannot_carry(spec: Spec) -> list[str]:
+    """What of a spec OpenRLHF has no way to carry, with ways out."""
+    found = []
     if spec.condition is not None:
         found.append(
             f"{spec.name} has reward tokens (`condition:`): OpenRLHF gives one prompt text to a whole group, so they "
@@ -56,12 +78,6 @@ def _needs(args, spec: Spec) -> list[str]:
                 f"`{name}` holds names, and OpenRLHF carries numbers alone: declare "
                 f"`values: [{', '.join(map(str, range(len(symbols))))}]` and compare with these"
             )
-    scored = [name for name in spec.columns if name not in (*FILLED_IN, *LATER, "response_clip_ratio")]
-    if scored and not setting(args, "reward.remote_url") and not setting(args, "train.agent_func_path"):
-        found.append(
-            f"nothing measures {listed(scored)}: a reward model gives `reward` alone; return them under `extra_logs` "
-            "from `reward_func` in a file, --reward.remote_url FILE.py (or from an agent, --train.agent_func_path)"
-        )
     return found
 
 

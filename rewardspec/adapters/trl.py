@@ -24,7 +24,7 @@ from os import PathLike
 import torch
 
 from rewardspec.adapters.binding import BindingError, read_spec
-from rewardspec.adapters.trl_checks import AUTOMATIC, check_columns, check_settings
+from rewardspec.adapters.trl_checks import AUTOMATIC, check_columns, check_settings, no_reward, reward_names
 from rewardspec.adapters.trl_rows import moved
 from rewardspec.compiler import Spec, compile
 from rewardspec.rewards import for_trl
@@ -66,8 +66,7 @@ class RewardSpecMixin:
         **kwargs,
     ):
         read = read_spec(spec, constants, dialect)
-        if read.uses:
-            args, kwargs = with_functions(read, args, kwargs)
+        args, kwargs = with_functions(read, args, kwargs)
         super().__init__(*args, **kwargs)
         bind(self, read, move_rows)
 
@@ -146,7 +145,8 @@ class RewardSpecMixin:
                 f"{n} rollouts went in, {len(rewards)} were scored and {len(out['advantages'])} of this process came "
                 f"back: {type(self).__name__} changes the batch, and rewards cannot be told apart"
             )
-        columns = {name: rewards[:, k] for k, name in enumerate(self.reward_func_names) if name in self.spec.columns}
+        measured = reward_names(self, self.spec)
+        columns = {name: rewards[:, k] for k, name in enumerate(measured) if name in self.spec.columns}
         others = [name for name in self.spec.columns if name not in columns]
         if others:
             local = [self._column(name, inputs, completion_ids, out) for name in others]
@@ -198,7 +198,11 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     passed = kwargs["reward_funcs"] if "reward_funcs" in kwargs else args[1] if len(args) > 1 else None
     functions = [] if passed is None else list(passed) if isinstance(passed, list | tuple) else [passed]
     names = {getattr(function, "__name__", None) for function in functions}
-    functions += [function for function in for_trl(spec) if function.__name__ not in names]
+    own = [function for function in for_trl(spec) if function.__name__ not in names] if spec.uses else []
+    functions += own or ([] if functions else [no_reward])
+    tokenizers = kwargs.get("reward_processing_classes")
+    if isinstance(tokenizers, list):
+        kwargs = {**kwargs, "reward_processing_classes": [*tokenizers, *[None] * len(own)]}
     if len(args) > 1:
         return (args[0], functions, *args[2:]), kwargs
     return args, {**kwargs, "reward_funcs": functions}
@@ -278,7 +282,10 @@ def install(
         if before is None:
             trainer.__init__ = _with_spec(trainer, ours)
         elif before[0].fingerprint != read.fingerprint or before[1] != move_rows:
-            raise BindingError(f"{before[0].name} was installed before, and now {read.name}: one process has one spec")
+            raise BindingError(
+                f"{before[0].name} was installed before, and now {read.name} (or the same with other constants, "
+                "dialect or `move_rows`): one process has one spec"
+            )
         _installed[trainer] = read, move_rows
 
 
@@ -292,8 +299,7 @@ def _with_spec(trainer: type, ours: type) -> Callable:
             return original(self, *args, **kwargs)
         if isinstance(kwargs.get("reward_funcs"), list):  # `trl_hook.spec` stands for the spec and measures nothing
             kwargs["reward_funcs"] = [f for f in kwargs["reward_funcs"] if not getattr(f, "stands_for_spec", False)]
-        if _installed[trainer][0].uses:
-            args, kwargs = with_functions(_installed[trainer][0], args, kwargs)
+        args, kwargs = with_functions(_installed[trainer][0], args, kwargs)
         original(self, *args, **kwargs)
         self.__class__ = ours
         bind(self, *_installed[trainer])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewardspec.adapters.binding import BindingError, check_rewards
+from rewardspec.adapters.binding import BindingError, as_name, check_rewards
 from rewardspec.compiler import Spec
 
 AUTOMATIC = ("tokens", "truncated")  # columns that the adapter measures itself
@@ -16,6 +16,16 @@ STOCK = (
     ("normalize_advantages", (False,), "write `advantage: whiten(rloo)`"),
     ("reward_clip_range", (None,), "write `clip(...)` in the spec"),
 )
+
+
+def no_reward(completions: list, **_) -> list[float]:
+    """Stands for reward functions where a spec needs none, which TRL does not allow; nothing reads it."""
+    return [0.0] * len(completions)
+
+
+def reward_names(trainer, spec: Spec) -> list[str]:
+    """What each reward function is called in the spec: a model's name with `_` for what a spec has no name for."""
+    return [name if name in spec.columns else as_name(name) for name in trainer.reward_func_names]
 
 
 def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
@@ -39,7 +49,7 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
         )
     if move_rows and spec.program.copies is None:
         problems.append(f"`move_rows=True`: {spec.name} has no `refill`, so no row would move")
-    measured = "tokens" in spec.columns and "tokens" not in trainer.reward_func_names
+    measured = "tokens" in spec.columns and "tokens" not in reward_names(trainer, spec)
     tools = getattr(trainer, "tools", None) or getattr(trainer, "rollout_func", None)
     if measured and tools and args.mask_truncated_completions:
         problems.append(
@@ -52,7 +62,8 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
 
 def check_columns(trainer, spec: Spec) -> None:
     """Raise BindingError unless every column of the spec has one source, in training and in evaluation."""
-    rewards, sets = trainer.reward_func_names, _data_sets(trainer)
+    rewards = [name for name in reward_names(trainer, spec) if name != no_reward.__name__]
+    sets = _data_sets(trainer)
     removes = bool(trainer.args.remove_unused_columns)
     found = {label: _columns_of(data, removes) for label, data in sets.items()}
     in_training = found["train_dataset"]
@@ -72,19 +83,35 @@ def check_columns(trainer, spec: Spec) -> None:
         for label, columns in found.items():
             if columns is not None and name not in columns and name not in AUTOMATIC and not open_ended:
                 problems.append(f"`{label}` has no column `{name}`, which {spec.name} reads")
-            elif columns is not None and name in columns and not _plain(sets[label], name):
-                problems.append(
-                    f"column `{name}` of `{label}` holds {sets[label].features[name]}: not one number or name a row"
+            elif columns is not None and name in columns:
+                wanted = "name" if spec.program.columns[name].domain.symbols is not None else "number"
+                if not _plain(sets[label], name, wanted):
+                    problems.append(
+                        f"column `{name}` of `{label}` holds {sets[label].features[name]}: not one {wanted} a row"
+                    )
+    for name, field in _fields(trainer, spec):
+        for label, columns in found.items():
+            if columns is not None and field not in columns and not open_ended:
+                gone = field in (sets[label].column_names or ())
+                way_out = (
+                    "set `remove_unused_columns=False`" if gone else f"say where it is: `with: {{{field}: COLUMN}}`"
                 )
+                problems.append(f"`{label}` has no column `{field}`, which `{name}` is measured against; {way_out}")
     if problems:
         raise BindingError("\n".join(problems))
+
+
+def _fields(trainer, spec: Spec) -> list[tuple[str, str]]:
+    """(column of the spec, column of the data set) that reward functions of the spec's own cannot do without."""
+    functions = [function for function in trainer.reward_funcs if getattr(function, "needs", None)]
+    return [(f.__name__, field) for f in functions for field in f.needs if f.__name__ in spec.uses and field not in OWN]
 
 
 def check_ambiguous(spec: Spec, rewards: list[str], names: set[str]) -> None:
     """Raise BindingError where a column of the spec could be either of two things."""
     problems = []
     for name in spec.columns:
-        if name in names and name in rewards:
+        if name in names and name in rewards and name not in spec.uses:  # one that the spec measures is that
             problems.append(f"`{name}` is a reward function and a column of the data set: rename one of them")
         elif name in names and name in AUTOMATIC:
             problems.append(f"`{name}` is a column of the data set, and what the trainer measures: rename the column")
@@ -108,11 +135,13 @@ def _columns_of(data, removes: bool) -> set[str] | None:
     return set() if removes else {name for name in data.column_names if name not in OWN}
 
 
-def _plain(data, name: str) -> bool:
-    """Whether a column holds one number, truth value or text a row."""
+def _plain(data, name: str, wanted: str) -> bool:
+    """Whether a column holds one number (or truth value) a row, or one name."""
     features = getattr(data, "features", None) or {}
-    kind = str(getattr(features[name], "dtype", "")) if name in features else "int64"
-    return kind.startswith(("int", "uint", "float", "bool", "string", "large_string", "null", "decimal"))
+    if name not in features:
+        return True
+    kinds = ("string", "large_string") if wanted == "name" else ("int", "uint", "float", "bool", "decimal")
+    return str(getattr(features[name], "dtype", "")).startswith((*kinds, "null"))
 
 
 def _removed(trainer, spec: Spec, rewards: list[str]) -> str:

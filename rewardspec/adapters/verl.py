@@ -32,6 +32,7 @@ from types import ModuleType
 from rewardspec.adapters.binding import BindingError, read_spec
 from rewardspec.adapters.hooks import is_wrapped, patch_modules, wrap_once
 from rewardspec.compiler import Spec, loads
+from rewardspec.lint.finding import Run, find
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,11 @@ def _contradictions(config, spec: Spec) -> list[str]:
     return found
 
 
+def _needs_groups(spec: Spec) -> bool:
+    """Whether a spec gives nothing to groups of one rollout."""
+    return any(found.code == "group-of-one" for found in find(spec, Run(sizes=(1,))))
+
+
 def _plain(section):
     from omegaconf import OmegaConf
 
@@ -150,6 +156,23 @@ def _travel(config) -> None:
             OmegaConf.update(config, where, ",".join(modules), force_add=True)
 
 
+def _check_start(config, spec: Spec) -> None:
+    """Raise BindingError for what can be seen where training is started: group size, and the file of the rewards."""
+    from omegaconf import OmegaConf
+
+    problems = []
+    if OmegaConf.select(config, "actor_rollout_ref.rollout.n") == 1 and _needs_groups(spec):
+        problems.append(
+            "actor_rollout_ref.rollout.n=1: in groups of one no rollout has an advantage; set "
+            "actor_rollout_ref.rollout.n=8, say, or compare with the batch in the spec"
+        )
+    path = OmegaConf.select(config, "reward.custom_reward_function.path")
+    if path and "://" not in path and not Path(path).exists():
+        problems.append(f"reward.custom_reward_function.path={path}: there is no such file in {Path.cwd()}")
+    if problems:
+        raise BindingError("\n".join(problems))
+
+
 def _check_run(config) -> None:
     """Before anything starts: refuse what cannot work, say what was not tested."""
     if not chosen(config):
@@ -166,6 +189,7 @@ def _check_run(config) -> None:
     if found not in TESTED:
         logger.warning("rewardspec: this is verl %s; the adapter was tested with %s", found, ", ".join(TESTED))
     spec, _ = settings(config)
+    _check_start(config, spec)
     _travel(config)
     print(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}")
 

@@ -82,15 +82,23 @@ def _json_lines(path: Path) -> list[dict]:
     return rows
 
 
+JSON_TEXT = {b"rewardspec": b"json"}  # marks a column that holds values as JSON text
+
+
 def read_parquet(path: Path) -> list[dict]:
     try:
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise BadLog("reading Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
     try:
-        return pyarrow.parquet.read_table(path).to_pylist()
+        table = pyarrow.parquet.read_table(path)
     except pyarrow.ArrowException as error:
         raise BadLog(f"{path} is no Parquet file: {shorten(str(error), 80)}") from None
+    rows = table.to_pylist()
+    for name in [field.name for field in table.schema if (field.metadata or {}).items() >= JSON_TEXT.items()]:
+        for row in rows:
+            row[name] = None if row[name] is None else json.loads(row[name])
+    return rows
 
 
 def hashable(value) -> object:

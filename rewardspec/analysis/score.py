@@ -9,12 +9,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rewardspec.analysis.replay import ALIASES, GROUP_KEYS, STEP_KEYS, BadLog, hashable, listed, read_parquet
+from rewardspec.analysis.replay import (
+    ALIASES,
+    GROUP_KEYS,
+    JSON_TEXT,
+    STEP_KEYS,
+    BadLog,
+    hashable,
+    listed,
+    read_parquet,
+)
 from rewardspec.compiler import Spec, compile
 from rewardspec.diagnostics import did_you_mean, shorten
 from rewardspec.rewards.scorer import Scorer
 
 CHUNK = 256  # rows between two writes of what is done
+DEEPEST = 100  # lists and mappings in each other
 
 
 @dataclass
@@ -64,45 +74,66 @@ def score(
                 done.write(json.dumps(outcome) + "\n")
             done.flush()
     progress(len(rows), len(rows))
-    good = []
-    for number, (row, outcome) in enumerate(zip(rows, scores, strict=True), 1):
-        if isinstance(outcome, str):
-            summary.bad.append((number, outcome))
-        else:
-            good.append({**row, **outcome})
-    summary.scored = len(good)
-    for name in scorer.names:
-        present = [row[name] for row in good if row[name] is not None]
-        summary.missing[name] = len(good) - len(present)
-        summary.mean[name] = sum(present) / len(present) if present else float("nan")
+    bad = {i: outcome for i, outcome in enumerate(scores) if isinstance(outcome, str)}
+    good = {i: {**rows[i], **outcome} for i, outcome in enumerate(scores) if i not in bad}
     if good:
         try:
-            summary.groups = _add_advantages(spec, good, key, measured, total_steps)
+            summary.groups = _add_advantages(spec, good, bad, key, measured, total_steps)
         except BadLog as error:  # what was measured may have cost hours: it is not thrown away
-            _write(output, good)
+            _write(output, list(good.values()))
             raise BadLog(f"{error}\nthe rewards alone are in {output}") from None
-        _write(output, good)
+        _write(output, list(good.values()))
+    summary.bad = [(i + 1, reason) for i, reason in sorted(bad.items())]
+    summary.scored = len(good)
+    for name in scorer.names:
+        present = [row[name] for row in good.values() if row[name] is not None]
+        summary.missing[name] = len(good) - len(present)
+        summary.mean[name] = sum(present) / len(present) if present else float("nan")
     _set_aside(output, rows, summary.bad)
     state.unlink()
     return summary
 
 
-def read_rows(path: Path) -> Iterator[dict | str]:
-    """The rows of a file; for a line that is no JSON object the reason. Raises BadLog, OSError."""
+@dataclass(frozen=True)
+class Unread:
+    """A line that holds no rollout, and why."""
+
+    reason: str
+    text: str
+
+
+def read_rows(path: Path) -> Iterator[dict | Unread]:
+    """The rows of a file. Raises BadLog, OSError."""
     if path.suffix.lower() in (".parquet", ".pq"):
         yield from read_parquet(path)
         return
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
-            if not line.strip():
-                yield "an empty line"
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="surrogateescape").rstrip("\r\n")
+            if not text.strip():
+                yield Unread("an empty line", text)
                 continue
             try:
-                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+                line.decode()
+                row = json.loads(text)
             except (ValueError, RecursionError) as error:
-                yield f"not JSON: {shorten(str(error), 80)}"
+                yield Unread(f"not JSON: {shorten(str(error), 80)}", text)
                 continue
-            yield row if isinstance(row, dict) else "a JSON object is wanted, one for each rollout"
+            if not isinstance(row, dict):
+                yield Unread("a JSON object is wanted, one for each rollout", text)
+            elif text.count("[") + text.count("{") > DEEPEST and _is_deep(row):
+                yield Unread(f"nested more than {DEEPEST} deep", text)
+            else:
+                yield row
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value is nested so deeply that it could not be written again."""
+    layer = [value]
+    for _ in range(DEEPEST):
+        inner = [v.values() if isinstance(v, dict) else v for v in layer if isinstance(v, dict | list)]
+        layer = [one for values in inner for one in values]
+    return any(isinstance(v, dict | list) for v in layer)
 
 
 def _group_key(source: Path, found: list[str], group_by: str | None) -> str:
@@ -156,12 +187,12 @@ def _resume(state: Path, heading: dict, count: int) -> list:
     return []
 
 
-def _chunk(scorer: Scorer, rows: Sequence[dict | str], measured: Mapping[str, str]) -> list[dict | str]:
+def _chunk(scorer: Scorer, rows: Sequence[dict | Unread], measured: Mapping[str, str]) -> list[dict | str]:
     """For each row what was measured, or why it could not be."""
     good = [
         {**row, **{name: row.get(held) for name, held in measured.items()}} for row in rows if isinstance(row, dict)
     ]
-    lacking = [i for i, row in enumerate(good) if row.get("completion") is None]
+    lacking = [i for i, row in enumerate(good) if scorer.uses and row.get("completion") is None]
     found = scorer.measure([{**row, "completion": ""} if i in lacking else row for i, row in enumerate(good)])
     outcomes = []
     for i in range(len(good)):
@@ -170,31 +201,66 @@ def _chunk(scorer: Scorer, rows: Sequence[dict | str], measured: Mapping[str, st
         else:
             outcomes.append(found.bad.get(i) or {name: values[i] for name, values in found.columns.items()})
     left = iter(outcomes)
-    return [next(left) if isinstance(row, dict) else row for row in rows]
+    return [next(left) if isinstance(row, dict) else row.reason for row in rows]
 
 
 def _add_advantages(
-    spec: Spec, rows: list[dict], key: str, measured: Mapping[str, str], total_steps: int | None
+    spec: Spec,
+    rows: dict[int, dict],
+    bad: dict[int, str],
+    key: str,
+    measured: Mapping[str, str],
+    total_steps: int | None,
 ) -> int:
-    """Give every row its `advantage`, step by step, and say how many groups there are. Raises BadLog."""
+    """Give every row its `advantage`, step by step, and say how many groups there are.
+
+    Rows that a spec cannot take at all are moved from `rows` to `bad`, with the reason. Raises BadLog.
+    """
     fn = compile(spec)
-    step_key = next((name for name in STEP_KEYS if any(name in row for row in rows)), None)
+    step_key = next((name for name in STEP_KEYS if any(name in row for row in rows.values())), None)
     places: dict[object, list[int]] = {}
-    for i, row in enumerate(rows):
+    for i, row in rows.items():
         places.setdefault(hashable(row.get(step_key)) if step_key else None, []).append(i)
     last = total_steps or max((s for s in places if isinstance(s, int)), default=None)
     groups = 0
-    for step, chosen in places.items():
-        ids = [hashable(rows[i].get(key)) for i in chosen]
+
+    def advantages(step: object, chosen: list[int]) -> list[float]:
         columns = {name: [rows[i].get(measured.get(name, name)) for i in chosen] for name in spec.columns}
+        ids = [hashable(rows[i].get(key)) for i in chosen]
+        return fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last).advantages.tolist()
+
+    for step, chosen in places.items():
         try:
-            out = fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last)
+            found = advantages(step, chosen)
         except ValueError as error:
-            raise BadLog(f"the rewards are scored, but not their advantages: {error}") from None
-        groups += len(set(ids))
-        for i, advantage in zip(chosen, out.advantages.tolist(), strict=True):
+            refused = {i: reason for i in chosen if (reason := _refusal(advantages, step, i))}
+            chosen = [i for i in chosen if i not in refused]
+            if not refused or not chosen:
+                raise _without_advantages(error) from None
+            bad |= refused
+            for i in refused:
+                del rows[i]
+            try:
+                found = advantages(step, chosen)
+            except ValueError as error:
+                raise _without_advantages(error) from None
+        groups += len({hashable(rows[i].get(key)) for i in chosen})
+        for i, advantage in zip(chosen, found, strict=True):
             rows[i]["advantage"] = advantage
     return groups
+
+
+def _refusal(advantages: Callable[[object, list[int]], list[float]], step: object, row: int) -> str:
+    """Why a spec cannot take a row by itself; nothing where it can."""
+    try:
+        advantages(step, [row])
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _without_advantages(error: ValueError) -> BadLog:
+    return BadLog(f"the rewards are scored, but not their advantages: {error}")
 
 
 def _write(output: Path, rows: list[dict]) -> None:
@@ -214,17 +280,33 @@ def _write_parquet(path: Path, rows: list[dict]) -> None:
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise BadLog("writing Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
-    columns = {}
+    columns, fields = [], []
     for name in dict.fromkeys(key for row in rows for key in row):
         values = [row.get(name) for row in rows]
         try:
-            columns[str(name)] = pyarrow.array(values)
-        except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError):  # values of several kinds: as JSON text
-            columns[str(name)] = pyarrow.array([None if v is None else json.dumps(v, default=str) for v in values])
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+            column = pyarrow.array(values)
+            whole = not pyarrow.types.is_nested(column.type) or (
+                column.to_pylist() == values and not _has_empty_structs(column.type)
+            )
+        except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError):
+            whole = False
+        if not whole:  # values of several kinds, or mappings with unlike keys, which would all get all keys
+            column = pyarrow.array([None if v is None else json.dumps(v, default=str) for v in values])
+        written = str(name).encode("utf-8", "backslashreplace").decode()
+        columns.append(column)
+        fields.append(pyarrow.field(written, column.type, metadata=None if whole else JSON_TEXT))
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, schema=pyarrow.schema(fields)), path)
 
 
-def _set_aside(output: Path, rows: Sequence[dict | str], bad: Sequence[tuple[int, str]]) -> None:
+def _has_empty_structs(kind) -> bool:
+    """Whether a type has a structure without keys in it, which Parquet does not."""
+    import pyarrow
+
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return (pyarrow.types.is_struct(kind) and not inner) or any(map(_has_empty_structs, inner))
+
+
+def _set_aside(output: Path, rows: Sequence[dict | Unread], bad: Sequence[tuple[int, str]]) -> None:
     aside = output.with_suffix(".bad.jsonl")
     if not bad:
         aside.unlink(missing_ok=True)
@@ -232,9 +314,5 @@ def _set_aside(output: Path, rows: Sequence[dict | str], bad: Sequence[tuple[int
     with open(aside, "w", encoding="utf-8", newline="\n") as out:
         for number, reason in bad:
             row = rows[number - 1]
-            out.write(
-                json.dumps(
-                    {"row": number, "reason": reason, "rollout": row if isinstance(row, dict) else None}, default=str
-                )
-                + "\n"
-            )
+            held = {"text": row.text} if isinstance(row, Unread) else {"rollout": row}
+            out.write(json.dumps({"row": number, "reason": reason, **held}, default=str) + "\n")

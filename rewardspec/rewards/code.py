@@ -13,6 +13,8 @@ answer; the answer is what follows the first `</think>`. A block that is not clo
   output is the result, or a list with nothing else in it;
 - `["assert f(1) == 2", ...]`: each is a test; one without `assert` is set-up of all (MBPP). Tests reach the program's
   names only, with plain values and its own objects; exceptions that it defines cannot be caught by their class.
+  Set-up runs in the program, but for imports and functions that use no name of the program's: those run apart from
+  it, where it can change nothing of them.
 
 Programs and tests in Python have the standard library.
 
@@ -24,6 +26,7 @@ by no more than 1e-6, relative or absolute. So are floats in results compared.
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import json
 import logging
@@ -41,7 +44,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rewardspec.rewards.reward import BadReference, between, reward
+from rewardspec.rewards.reward import BadReference, between, each, reward
 from rewardspec.rewards.sandbox import Limits, Result, SandboxError, protections, run_with_inputs, run_with_tests
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
@@ -149,12 +152,14 @@ def judge(
     Equal programs with equal tests are run once, and the last verdicts are kept.
     """
     known: dict[object, Tests] = {}
-    parsed = []
-    for given in list(tests):  # a list keeps what it holds, and so each id means one object
+
+    def read(given: object) -> Tests:
         key = given if isinstance(given, str) else id(given)
         if key not in known:
             known[key] = read_tests(given)
-        parsed.append(known[key])
+        return known[key]
+
+    parsed = each(read, list(tests))  # a list keeps what it holds, and so each id means one object
     try:
         protections()
     except SandboxError as error:
@@ -314,7 +319,7 @@ def _call(given: object, output: object) -> dict[str, object]:
 
 
 def _in_python(texts: list[str]) -> Tests:
-    setup, imports, asserts = [], [], []
+    setup, imports, helpers, asserts = [], [], [], []
     for text in texts:
         try:
             tree = ast.parse(text)
@@ -324,9 +329,34 @@ def _in_python(texts: list[str]) -> Tests:
             asserts.append(text)
             continue
         setup.append(text)
-        # the rest of the set-up is the program's, but a module that a test uses is Python's own
-        imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        # the rest of the set-up is the program's, but what a test uses of these is none that a program could change
+        imports += [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        helpers += [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     if not asserts:
         raise BadReference("no test has an `assert`")
-    first = "\n".join(imports)
+    first = "\n".join(map(ast.unparse, [*imports, *_closed(helpers, imports)]))
     return Tests(in_python=tuple({"imports": first, "code": text} for text in asserts), setup="\n".join(setup))
+
+
+def _closed(helpers: list[ast.FunctionDef], imports: list[ast.Import | ast.ImportFrom]) -> list[ast.FunctionDef]:
+    """Those of the functions that use no name of the program's."""
+    known = {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
+    known |= {*dir(builtins)}
+    while True:
+        names = known | {helper.name for helper in helpers}
+        closed = [helper for helper in helpers if _read(helper) <= names]
+        if len(closed) == len(helpers):
+            return closed
+        helpers = closed
+
+
+def _read(function: ast.FunctionDef) -> set[str]:
+    """The names that a function reads and does not bind."""
+    inner = list(ast.walk(function))
+    bound = {node.arg for node in inner if isinstance(node, ast.arg)}
+    bound |= {node.id for node in inner if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.name for node in inner if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler)}
+    for node in inner:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return {node.id for node in inner if isinstance(node, ast.Name)} - bound

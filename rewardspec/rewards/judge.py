@@ -9,8 +9,10 @@ import difflib
 import hashlib
 import json
 import logging
+import math
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
@@ -24,13 +26,14 @@ from ruamel.yaml import YAML
 
 from rewardspec.resources import resource
 from rewardspec.rewards.judge_answer import find_score
-from rewardspec.rewards.reward import BadReference, reward
+from rewardspec.rewards.reward import BadReference, each, reward
 from rewardspec.types import Domain, finite
 
 if TYPE_CHECKING:
     from rewardspec.rewards.judge_client import Endpoint, Unanswered
 
 _LOG = logging.getLogger(__name__)
+_BETWEEN = 0.5  # seconds between two writes of what was answered
 _PLACES = ("prompt", "completion", "answer", "fence")
 _PLACE = re.compile(r"\{(" + "|".join(_PLACES) + r")\}")
 _CONTROL_TOKEN = re.compile(r"<(?=([|｜])[^<>|｜\s]{1,40}\1>)")  # of Qwen, Llama, gpt-oss, DeepSeek
@@ -89,10 +92,11 @@ def rubric(
     text, allowed = _rubric(template, scores)
     _check(extra)
     endpoint = Endpoint(_endpoint_url(url), os.environ.get("OPENAI_API_KEY", ""), concurrency, timeout, retries)
-    golds = [None] * len(completions) if answers is None or "{answer}" not in text else answers
+    compares = "{answer}" in text
+    golds = each(_reference, answers if answers is not None else [None] * len(completions)) if compares else None
     bodies = [
-        _request(_filled(text, prompt, completion, _reference(gold, text, i)), model, temperature, max_tokens, extra)
-        for i, (prompt, completion, gold) in enumerate(zip(prompts, completions, golds, strict=True))
+        _request(_filled(text, prompt, completion, gold), model, temperature, max_tokens, extra)
+        for prompt, completion, gold in zip(prompts, completions, golds or [""] * len(completions), strict=True)
     ]
     names = [_name(endpoint.url, body) for body in bodies]
     found, missing = _judged(endpoint, dict(zip(names, bodies, strict=True)), allowed, _cache_folder(cache))
@@ -110,12 +114,24 @@ def _judged(
     held = recall(folder, requests) if folder else None
     found = _scores(held or {}, allowed)
     said: dict[str, str] = {}
+    kept: set[str] = set()
+    last = -math.inf
+
+    def keep_new(between: float = 0.0) -> None:
+        """Keep the answers that came since `between` seconds ago or more: they are paid for, whatever comes."""
+        nonlocal last
+        if folder and held is not None and time.monotonic() - last >= between:
+            new = {name: said[name] for name in _scores({n: a for n, a in said.items() if n not in kept}, allowed)}
+            keep(folder, new)
+            kept.update(new)
+            last = time.monotonic()
+
     try:
-        missing = ask_all(endpoint, {name: body for name, body in requests.items() if name not in found}, said)
-    finally:  # an answer that is paid for is kept, whatever happened to the others
-        fresh = _scores(said, allowed)
-        if folder and held is not None:
-            keep(folder, {name: said[name] for name in fresh})
+        left = {name: body for name, body in requests.items() if name not in found}
+        missing = ask_all(endpoint, left, said, lambda: keep_new(_BETWEEN))
+    finally:
+        keep_new()
+    fresh = _scores(said, allowed)
     for name in said.keys() - fresh.keys():
         missing[name] = Unanswered("answers without a score", said[name][-200:])
     return found | fresh, missing
@@ -182,17 +198,15 @@ def _filled(text: str, prompt: str, completion: str, answer: str) -> str:
     return _PLACE.sub(lambda place: values[place[1]], text)
 
 
-def _reference(answer: object, text: str, rollout: int) -> str:
+def _reference(answer: object) -> str:
     """A ground truth as the judge reads it, a line each if there are several."""
-    if "{answer}" not in text:
-        return ""
-    if isinstance(answer, int | float) and not isinstance(answer, bool):
+    if isinstance(answer, int | float) and not isinstance(answer, bool) and math.isfinite(answer):
         return str(answer)
     golds = [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, list | tuple) else []
     if not golds or not all(isinstance(gold, str) and gold.strip() for gold in golds):
         raise BadReference(
-            f"rollout {rollout}: the rubric compares with `answer`, which is a text, a list of texts or a number, "
-            f"none of them empty, not {answer!r:.80}"
+            "the rubric compares with `answer`, which is a text, a list of texts or a number, none of them empty, "
+            f"not {answer!r:.80}"
         )
     return golds[0] if len(golds) == 1 else "\n".join(f"- {gold}" for gold in golds)
 

@@ -11,7 +11,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -91,11 +91,17 @@ class _Reply(BaseModel):
     choices: Annotated[list[_Choice], Field(min_length=1)]
 
 
-def ask_all(endpoint: Endpoint, requests: Mapping[str, Mapping], answers: dict[str, str]) -> dict[str, Unanswered]:
+def ask_all(
+    endpoint: Endpoint,
+    requests: Mapping[str, Mapping],
+    answers: dict[str, str],
+    answered: Callable[[], None] = lambda: None,
+) -> dict[str, Unanswered]:
     """The requests without an answer. The texts of the others are put into `answers`, and stay there on errors.
 
-    At most `concurrency` are under way at once. They run in a thread with an event loop of its own, so it makes no
-    difference whether the caller's thread runs one. Raises EndpointError, and ModuleNotFoundError without httpx.
+    `answered` is called after each, in the thread that asks. At most `concurrency` are under way at once. They run in
+    a thread with an event loop of its own, so it makes no difference whether the caller's thread runs one.
+    Raises EndpointError, and ModuleNotFoundError without httpx.
     """
     try:
         import httpx
@@ -107,7 +113,7 @@ def ask_all(endpoint: Endpoint, requests: Mapping[str, Mapping], answers: dict[s
         raise ValueError(f"{endpoint.url} is no address: {error}") from None
     missing: dict[str, Unanswered] = {}
     if requests:
-        _apart(_ask_all(endpoint, requests, answers, missing))
+        _apart(_ask_all(endpoint, requests, answers, answered, missing))
     return missing
 
 
@@ -133,7 +139,9 @@ def _apart(work: Coroutine) -> None:
             raise
 
 
-async def _ask_all(endpoint: Endpoint, requests: Mapping, answers: dict, missing: dict) -> None:
+async def _ask_all(
+    endpoint: Endpoint, requests: Mapping, answers: dict, answered: Callable[[], None], missing: dict
+) -> None:
     import httpx
 
     left = iter(requests.items())
@@ -154,6 +162,7 @@ async def _ask_all(endpoint: Endpoint, requests: Mapping, answers: dict, missing
                     continue
                 try:
                     answers[name] = await _ask(client, endpoint, body)
+                    answered()
                     failures = 0
                 except Unanswered as error:
                     missing[name] = error

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rewardspec.rewards.reward import BadReference, reward
+from rewardspec.rewards.reward import BadReference, each, refuse, reward
 from rewardspec.rewards.tagged import answer_part, last_element
 
 LONGEST = 4000  # characters of an answer: more is no answer to a problem
@@ -35,17 +35,21 @@ def correct(
     cannot be read.
     Source: math-verify, github.com/huggingface/Math-Verify.
     """
-    from rewardspec.rewards.math_worker import verify_all
+    from rewardspec.rewards.math_worker import UNREADABLE, verify_all
 
-    golds = [_gold(answer) for answer in answers]
+    golds = each(_gold, answers)
     found = [_candidate(completion, tag) for completion in completions]
     scores: list[float | None] = []
     for text, gold in zip(found, golds, strict=True):
         number, wanted = _number(_boxed(text) or text), _number(_boxed(gold) or gold)
         scores.append(0.0 if not text.strip() else float(number == wanted) if None not in (number, wanted) else None)
     left = [i for i, score in enumerate(scores) if score is None]
+    bad = {}
     for i, held in zip(left, verify_all([(golds[i], found[i]) for i in left], timeout), strict=True):
-        scores[i] = held
+        scores[i] = float(held is True)
+        if held == UNREADABLE:
+            bad[i] = f"math-verify reads nothing in `{golds[i][:80]}`"
+    refuse(bad)
     return scores
 
 

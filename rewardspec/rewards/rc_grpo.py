@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from rewardspec.rewards.reward import BadReference, reward
 from rewardspec.rewards.tagged import (
+    ARGUMENTS,
     Malformed,
     answer_part,
-    as_call,
     elements,
     read_calls,
     read_json,
     same,
+    wanted_calls,
 )
-
-ARGUMENTS = ("arguments", "parameters", "args")  # what data sets call them
 
 
 @reward("rc_grpo.state", domain=(0, 1))
@@ -23,12 +22,20 @@ def state(final_state: object, gold_state: object) -> float:
     """1 where the environment ends in the state of the ground truth, else 0.
 
     Both are values as JSON has them, or JSON texts of objects or lists; equality is deep, the order of keys does not
-    matter, that of lists does. No final state (None) is none that is right. Raises BadReference for no gold state.
+    matter, that of lists does. No final state (None) is none that is right. Raises BadReference for no gold state, or
+    one that begins as JSON and is none. Give states as texts where a table would add nulls to them.
     Source: RC-GRPO, arXiv:2602.03025, Eq. 5 and 27.
     """
     if gold_state is None:
         raise BadReference("there is no gold state")
-    return float(final_state is not None and same(_value(final_state), _value(gold_state)))
+    try:
+        gold = _value(gold_state)
+    except Malformed as error:
+        raise BadReference(f"gold state: {error}") from None
+    try:
+        return float(final_state is not None and same(_value(final_state), gold))
+    except Malformed:
+        return 0.0
 
 
 @reward("rc_grpo.action", domain=(0, 1))
@@ -39,10 +46,13 @@ def action(completion: str, gold_calls: str | Sequence[Mapping]) -> float:
     arguments, and the order does not matter. Calls stand in `<tool_call>` elements of the trajectory, as JSON
     objects with `name` and `arguments` (or `parameters`); an element that cannot be read was never executed.
 
-    gold_calls: a list of calls, or JSON text of one. Raises BadReference.
+    gold_calls: a list of calls, or JSON text of one; arguments that are null count as absent. Raises BadReference.
     Source: RC-GRPO, arXiv:2602.03025, Eq. 5 and 28.
     """
-    gold = _gold(gold_calls)
+    try:
+        gold = wanted_calls(gold_calls)
+    except Malformed as error:
+        raise BadReference(f"gold calls: {error}") from None
     made = []
     for inner in elements(answer_part(completion), "tool_call"):
         try:
@@ -56,21 +66,6 @@ def _matches(made, gold) -> bool:
     return made[0] == gold[0] and all(key in made[1] and same(made[1][key], value) for key, value in gold[1].items())
 
 
-def _gold(calls: str | Sequence[Mapping]) -> list:
-    try:
-        found = read_json(calls) if isinstance(calls, str) else calls
-        if not isinstance(found, Sequence) or isinstance(found, str):
-            raise Malformed("a list of calls is wanted")
-        return [as_call(call, ARGUMENTS) for call in found]
-    except Malformed as error:
-        raise BadReference(f"gold calls: {error}") from None
-
-
 def _value(given: object) -> object:
-    """A JSON text of an object or a list as its value; anything else as it is."""
-    if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
-        try:
-            return read_json(given)
-        except Malformed:
-            return given
-    return given
+    """A JSON text of an object or a list as its value; anything else as it is. Raises Malformed."""
+    return read_json(given) if isinstance(given, str) and given.lstrip()[:1] in ("{", "[") else given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +18,33 @@ from rewardspec.types import Domain, finite, interval
 
 
 class BadReference(ValueError):
-    """A ground truth that nothing can be scored against: a fault of the data, never of the model."""
+    """A ground truth that nothing can be scored against: a fault of the data, never of the model.
+
+    rows: of a function of many rollouts, what is wrong with each ground truth, by its place.
+    """
+
+    def __init__(self, reason: str, rows: Mapping[int, str] = {}):
+        super().__init__(reason)
+        self.rows = dict(rows)
+
+
+def each(read: Callable, given: Iterable) -> list:
+    """`read` of every ground truth. Raises BadReference that tells of all that are malformed."""
+    found, bad = [], {}
+    for i, one in enumerate(given):
+        try:
+            found.append(read(one))
+        except BadReference as error:
+            bad[i] = str(error)
+    refuse(bad)
+    return found
+
+
+def refuse(bad: Mapping[int, str]) -> None:
+    """Raise BadReference if there are any: what is wrong, by the place of the rollout."""
+    if bad:
+        first, more = min(bad), f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+        raise BadReference(f"rollout {first}: {bad[first]}{more}", bad)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewardspec.diagnostics import did_you_mean, shorten
-from rewardspec.rewards.reward import BadReference
+from rewardspec.rewards.reward import BadReference, refuse
 
 MOST_TOLD = 5  # rows that a message names
+TEXTS = ("prompt", "completion")
 
 
 class ScoringError(ValueError):
@@ -30,22 +31,21 @@ class Scorer:
     """Measures rollouts with the reward functions that a spec names.
 
     spec: a loaded Spec. Functions of the user's (`python:`) are imported here and nowhere else.
-    Raises ScoringError for a spec that names none, and for a function that cannot be imported.
+    Raises ScoringError for a function that cannot be imported.
     """
 
     def __init__(self, spec):
         self.spec, self.uses = spec, spec.uses
-        if not self.uses:
-            raise ScoringError(f"{spec.name} names no reward function: add `use: toolrl.format`, say, to a component")
         self.names = [name for name in self.uses if name in spec.columns]  # the others are compared alone
-        self.measures = {name: _own(use) if use.reward is None else _named(use) for name, use in self.uses.items()}
+        made = {name: _own(use) if use.reward is None else _named(use) for name, use in self.uses.items()}
+        self.measures = {name: (inputs, measure) for name, (inputs, measure, _) in made.items()}
+        self.needs = {name: needs for name, (_, _, needs) in made.items()}  # fields that a rollout has to have
 
     def measure(self, rows: Sequence[Mapping]) -> Scores:
         """Every function once for every row; what `only_when` leaves out is None.
 
         rows: each with `completion` and `prompt`, texts or chat messages, and the columns that functions read.
         """
-        rows = [{**row, **{k: as_text(row[k]) for k in ("prompt", "completion") if k in row}} for row in rows]
         scores = Scores({})
         late = [name for name, use in self.uses.items() if use.only_when is not None]
         for name in [*(n for n in self.uses if n not in late), *late]:
@@ -71,35 +71,49 @@ class Scorer:
 
     def _column(self, name: str, rows, places, bad: dict[int, str]) -> list[float | None]:
         values: list[float | None] = [None] * len(rows)
-        measure = self.measures[name]
+        inputs, measure = self.measures[name]
+        given = {}
+        for i in places:
+            try:
+                given[i] = inputs(rows[i])
+            except BadField as error:
+                bad[i] = f"`{name}`: {error}"
         try:
-            for i, value in zip(places, measure([rows[i] for i in places]), strict=True):
-                values[i] = None if value is None or value != value else float(value)
-            return values
-        except (BadReference, MissingField):
-            pass
+            try:
+                found = measure(list(given.values()))
+            except BadReference as error:  # it names all that are bad: the others are measured without them
+                at = list(given)
+                bad |= {at[k]: f"`{name}`: {reason}" for k, reason in error.rows.items()}
+                given = {i: values for i, values in given.items() if i not in bad}
+                found = measure(list(given.values()))
         except (ValueError, RuntimeError, ModuleNotFoundError) as error:
             if self.uses[name].reward is None:  # the user's own: whatever it raises is theirs to see
                 raise
             raise ScoringError(f"`{name}`: {error}") from error
-        for i in places:  # one at a time, to tell the good from the bad
-            try:
-                (value,) = measure([rows[i]])
-                values[i] = None if value is None or value != value else float(value)
-            except (BadReference, MissingField) as error:
-                bad[i] = f"`{name}`: {error}"
+        for i, value in zip(given, found, strict=True):
+            values[i] = _number(name, value)
         return values
 
 
-class MissingField(ValueError):
-    """A rollout without a column that a reward function reads."""
+def _number(column: str, value: object) -> float | None:
+    try:
+        return None if value is None or value != value else float(value)
+    except (TypeError, ValueError):
+        raise ScoringError(f"`{column}`: {shorten(repr(value))} is no number") from None
 
 
-def _field(row: Mapping, name: str) -> object:
+class BadField(ValueError):
+    """A rollout without a column that a reward function reads, or whose texts are none."""
+
+
+def _field(row: Mapping, name: str, text: bool = False) -> object:
     if name not in row:
         near = did_you_mean(name, [str(key) for key in row], f"it has {', '.join(f'`{shorten(str(k))}`' for k in row)}")
-        raise MissingField(f"there is no column `{name}`; {near}")
-    return row[name]
+        raise BadField(f"there is no column `{name}`; {near}")
+    try:
+        return as_text(row[name]) if text else row[name]
+    except BadField as error:
+        raise BadField(f"column `{name}`: {error}") from None
 
 
 def _together(column: str, scores: Scores, rows: Sequence[Mapping], places: Sequence[int]) -> list:
@@ -108,25 +122,36 @@ def _together(column: str, scores: Scores, rows: Sequence[Mapping], places: Sequ
     return [_field(rows[i], column) if values is None else values[i] for i in places]
 
 
-Measure = Callable[[Sequence[Mapping]], Sequence[float | None]]
+# What a function reads of a row, its values for many of those, and the fields that have to be there.
+Measure = tuple[Callable[[Mapping], object], Callable[[Sequence], Sequence[float | None]], list[str]]
 
 
 def _named(use) -> Measure:
-    """A reward function by its name, over rows."""
+    """A reward function by its name."""
     reward, options = use.reward, use.options
     # one that need not be there has to be, if the spec says where
-    needed = {use.inputs[name]: name not in reward.optional or use.inputs[name] != name for name in reward.inputs}
+    needed = {name: name not in reward.optional or field != name for name, field in use.inputs.items()}
 
     def inputs(row: Mapping) -> list:
-        return [_field(row, field) if needed[field] else row.get(field) for field in needed]
+        return [
+            _field(row, field, name in TEXTS) if needed[name] or field in row else None
+            for name, field in use.inputs.items()
+        ]
 
-    def many(rows: Sequence[Mapping]) -> Sequence[float | None]:
-        return reward.function(*map(list, zip(*map(inputs, rows), strict=True)), **options) if rows else []
+    def many(given: Sequence[list]) -> Sequence[float | None]:
+        return reward.function(*map(list, zip(*given, strict=True)), **options) if given else []
 
-    def one_by_one(rows: Sequence[Mapping]) -> Sequence[float | None]:
-        return [reward.function(*inputs(row), **options) for row in rows]
+    def one_by_one(given: Sequence[list]) -> list[float | None]:
+        values, bad = [], {}
+        for i, one in enumerate(given):
+            try:
+                values.append(reward.function(*one, **options))
+            except BadReference as error:
+                bad[i] = str(error)
+        refuse(bad)
+        return values
 
-    return many if reward.many else one_by_one
+    return inputs, many if reward.many else one_by_one, [use.inputs[name] for name in needed if needed[name]]
 
 
 def _own(use) -> Measure:
@@ -137,55 +162,73 @@ def _own(use) -> Measure:
         for part in path.split("."):
             function = getattr(function, part)
     except (ImportError, AttributeError) as error:
-        raise ScoringError(f"`python: {use.python}` of `{use.column}` cannot be imported: {error}") from None
+        raise ScoringError(
+            f"`python: {use.python}` of `{use.column}` cannot be imported: {error}; Python looks for it where the "
+            "program was started and on PYTHONPATH"
+        ) from None
     parameters = inspect.signature(function).parameters.values()
     named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
     batched = any(p.name == "completions" for p in named)
-    called = {"prompt": "prompts", "completion": "completions"} if batched else {}  # what the function calls a field
-    fields = {called.get(field, field): field for field in ("prompt", "completion")}
+    plural = {"prompt": "prompts", "completion": "completions"} if batched else {}  # what the function calls a field
+    singular = {name: field for field, name in plural.items()}
 
-    def taken(row: Mapping) -> dict[str, str]:
-        """The parameters that are given, and the field of a row that each holds."""
-        has = {**{called.get(field, field): field for field in row}, **fields}
-        own = [p.name for p in named if p.default is p.empty or has.get(p.name) in row]
-        return {name: has.get(name, name) for name in (dict.fromkeys([*own, *has]) if everything else own)}
+    def inputs(row: Mapping) -> dict[str, object]:
+        fields = {p.name: singular.get(p.name, p.name) for p in named}
+        fields = {p.name: fields[p.name] for p in named if p.default is p.empty or fields[p.name] in row}
+        if everything:
+            fields |= {plural.get(field, field): field for field in row}
+        return {name: _field(row, field, field in TEXTS) for name, field in fields.items()}
 
-    def by_row(rows: Sequence[Mapping]) -> list[float | None]:
-        return [function(**{name: _field(row, field) for name, field in taken(row).items()}) for row in rows]
+    def by_row(given: Sequence[dict]) -> list[float | None]:
+        return [function(**one) for one in given]
 
-    def by_batch(rows: Sequence[Mapping]) -> list[float | None]:
-        if not rows:
+    def by_batch(given: Sequence[dict]) -> list[float | None]:
+        if not given:
             return []
-        columns = {name: [_field(row, field) for row in rows] for name, field in taken(rows[0]).items()}
-        values = function(**columns)
-        if len(values) != len(rows):
-            raise ScoringError(f"`{use.python}` gave {len(values)} values for {len(rows)} completions")
+        names = [name for name in given[0] if all(name in one for one in given)]
+        values = function(**{name: [one[name] for one in given] for name in names})
+        if len(values) != len(given):
+            raise ScoringError(f"`{use.python}` gave {len(values)} values for {len(given)} completions")
         return values
 
-    return by_batch if batched else by_row
+    needed = [singular.get(p.name, p.name) for p in named if p.default is p.empty]
+    return inputs, by_batch if batched else by_row, needed
 
 
-def as_text(value: object) -> object:
-    """A text, or chat messages as the text that was generated; anything else as it is.
+def as_text(value: object) -> str:
+    """A text as it is, and chat messages as the text that was generated. Raises BadField for anything else.
 
     Of a completion only what the assistant wrote counts: contents, and calls as `<tool_call>` elements. Where no
     message is the assistant's (a prompt), it is the content of all.
     """
-    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(m, Mapping) for m in value):
+    if isinstance(value, str):
         return value
+    if not isinstance(value, Sequence) or not all(isinstance(m, Mapping) for m in value):
+        raise BadField(f"{shorten(repr(value))} is neither a text nor a list of chat messages")
     own = [m for m in value if m.get("role") == "assistant"]
     return "\n".join(part for message in own or value for part in _parts(message))
 
 
 def _parts(message: Mapping) -> list[str]:
     content = message.get("content")
-    parts = (
-        [content] if isinstance(content, str) else [p.get("text", "") for p in content or () if isinstance(p, Mapping)]
-    )
-    for call in message.get("tool_calls") or ():
-        function = call.get("function", call)
-        arguments = function.get("arguments", {})
-        held = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        parts.append(f'<tool_call>\n{{"name": {json.dumps(function.get("name"))}, "arguments": {held}}}\n</tool_call>')
-    return [part for part in parts if part]
+    parts = [{"text": content}] if isinstance(content, str) else [] if content is None else content
+    calls = message.get("tool_calls") or []
+    if not _mappings(parts) or not _mappings(calls):
+        raise BadField("a message has a `content`, a text or a list of parts, and may have `tool_calls`, a list")
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    return [text for text in (*texts, *map(_written, calls)) if text]
+
+
+def _mappings(values: object) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(value, Mapping) for value in values)
+
+
+def _written(call: Mapping) -> str:
+    """A call of a message as a model would write it, in the words of ToolRL."""
+    function = call.get("function", call)
+    if not isinstance(function, Mapping):
+        raise BadField("a tool call has a `function`")
+    name, arguments = json.dumps(function.get("name"), default=str), function.get("arguments", {})
+    held = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
+    return f'<tool_call>\n{{"name": {name}, "parameters": {held}}}\n</tool_call>'

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import isfinite
 
 MOST_DIGITS = 400  # of a whole number in a tool call: Python's own limit is ten times that, and slow
 
@@ -109,8 +110,42 @@ def as_call(found: object, arguments: tuple[str, ...] = ("parameters",)) -> Call
     name = found.get("name")
     held = next((found[key] for key in arguments if key in found), None)
     if not isinstance(name, str) or not isinstance(held, Mapping):
-        raise Malformed(f"a tool call has a `name`, a text, and `{arguments[0]}`, an object")
+        raise Malformed(f"a tool call has a `name`, a text, and `{'` or `'.join(arguments)}`, an object")
     return name, held
+
+
+ARGUMENTS = ("arguments", "parameters", "args")  # what data sets call them
+
+
+def wanted_calls(given: object) -> tuple[Call, ...]:
+    """The calls of a ground truth: a list, or JSON text of one, also as chat messages hold them. Raises Malformed.
+
+    In a list that is no text, what is null counts as absent: a table has each key of any row in all of them.
+    """
+    calls = read_json(given) if isinstance(given, str) else given
+    if not isinstance(calls, Sequence) or isinstance(calls, str):
+        raise Malformed("a list of calls is wanted")
+    try:
+        return tuple(_gold_call(call if isinstance(given, str) else _without_null(call)) for call in calls)
+    except RecursionError as error:
+        raise Malformed(_why(error)) from None
+
+
+def _gold_call(call: object) -> Call:
+    call = call.get("function", call) if isinstance(call, Mapping) else call
+    if isinstance(call, Mapping):
+        call = {key: read_json(v) if key in ARGUMENTS and isinstance(v, str) else v for key, v in call.items()}
+    return as_call(call, ARGUMENTS)
+
+
+def _without_null(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _without_null(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_without_null(inner) for inner in value]
+    if isinstance(value, float) and not isfinite(value):
+        raise Malformed(f"JSON has no {value}")
+    return value
 
 
 def same(a: object, b: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -21,10 +21,12 @@ from rewardspec.rewards.tagged import (
     read_json,
     same,
     thought,
+    wanted_calls,
 )
 from rewardspec.types import Domain, finite
 
-Reference = str | Sequence[Mapping]  # an answer as a model should write it, or its calls alone
+# an answer as a model should write it, or its calls alone, as values or as JSON text
+Reference = str | Sequence[Mapping]
 
 
 @reward("toolrl.format", domain=(0, 1))
@@ -87,8 +89,9 @@ def correctness(
     granularity: `fine` wants all names, and each call's parameter names, exactly; `intermediate` wants a call's
     parameters as a whole, one term a call; `coarse` wants everything.
     pairing: `greedy` is what the authors' published code does: each call of the ground truth in its order takes
-    the best call that is left, and a ground truth without calls scores 0.
-    answer: a text with the tags, or a list of calls. Raises BadReference.
+    the best call that is left, values are equal as in Python, and a ground truth without calls scores 0.
+    answer: a text with the tags, or a list of calls (or JSON text of one), where arguments that are null count as
+    absent: a table that holds calls as structures adds them. Raises BadReference.
     Source: ToolRL, arXiv:2504.13958, Sec. 3.3 and 5.3.
     """
     gold, _ = _gold_parts(answer)
@@ -119,17 +122,25 @@ def _whole(made: Mapping, gold: Mapping) -> float:
     return float(same(made, gold))
 
 
-def _values(made: Mapping, gold: Mapping) -> int:
-    return sum(key in made and same(made[key], value) for key, value in gold.items())
+def _values(made: Mapping, gold: Mapping, equal: Callable = same) -> int:
+    return sum(key in made and equal(made[key], value) for key, value in gold.items())
+
+
+def _equal(a: object, b: object) -> bool:
+    """Python's own equality, by which 1 is `true`."""
+    try:
+        return a == b
+    except RecursionError:
+        return False
 
 
 def _fine(made: Mapping, gold: Mapping) -> float:
     return (made.keys() == gold.keys()) + _values(made, gold)
 
 
-def _partial(made: Mapping, gold: Mapping) -> float:
+def _partial(made: Mapping, gold: Mapping, equal: Callable = same) -> float:
     either = len(made.keys() | gold.keys())
-    return (len(made.keys() & gold.keys()) / either if either else 1.0) + _values(made, gold)
+    return (len(made.keys() & gold.keys()) / either if either else 1.0) + _values(made, gold, equal)
 
 
 def _paired(made: Sequence[Call], gold: Sequence[Call], score) -> float:
@@ -169,7 +180,7 @@ def _as_published(completion: str, gold: tuple[Call, ...], lo: float, hi: float)
     names, wanted = Counter(name for name, _ in made), Counter(name for name, _ in gold)
     total, left = (names & wanted).total() / (names | wanted).total(), list(made)
     for name, parameters in gold:
-        scores = [(_partial(call[1], parameters), -i) for i, call in enumerate(left) if call[0] == name]
+        scores = [(_partial(call[1], parameters, _equal), -i) for i, call in enumerate(left) if call[0] == name]
         best, at = max(scores, default=(0.0, 0))
         if best > 0:  # a call without anything right is left for the next
             total += best
@@ -207,14 +218,20 @@ def _gold_parts(answer: Reference) -> tuple[tuple[Call, ...] | None, bool]:
         return _read_gold(answer)
     if not isinstance(answer, Sequence):
         raise BadReference("a ground truth is a text with tags, or a list of calls")
+    return _calls(answer), False
+
+
+def _calls(answer: str | Sequence) -> tuple[Call, ...]:
     try:
-        return tuple(as_call(call) for call in answer), False
+        return wanted_calls(answer)
     except Malformed as error:
         raise BadReference(f"ground truth: {error}") from None
 
 
 @lru_cache(maxsize=1024)
 def _read_gold(text: str) -> tuple[tuple[Call, ...] | None, bool]:
+    if text.lstrip()[:1] == "[":
+        return _calls(text), False
     rest = text.partition("</think>")[2] if "</think>" in text else text
     found, responses = list(elements(rest, "tool_call")), list(elements(rest, "response"))
     if None in found or None in responses or not (found or responses):

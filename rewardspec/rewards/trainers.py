@@ -6,10 +6,16 @@ Each takes a loaded Spec, evaluates every function once a rollout, and gives wha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
-from rewardspec.rewards.scorer import Scorer
+from rewardspec.diagnostics import shorten
+from rewardspec.rewards.scorer import Scorer, ScoringError
+
+AUTOMATIC = ("tokens", "truncated")  # columns that trainers measure themselves
+LEAST = 8  # characters of a prompt's end that tell where it ends
+_END = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>|<pad>")
 
 
 def for_trl(spec) -> list[Callable[..., list[float | None]]]:
@@ -18,27 +24,36 @@ def for_trl(spec) -> list[Callable[..., list[float | None]]]:
     Each takes `prompts`, `completions` and the data set's columns and gives a number or None a completion. The
     first that is called on a batch measures all of it. Raises ScoringError.
     """
-    batch = _Batch(Scorer(spec))
+    batch = _Batch(_scorer(spec))
     return [batch.function(name) for name in batch.scorer.names]
 
 
+def _scorer(spec) -> Scorer:
+    if not spec.uses and not {*spec.columns} <= {*AUTOMATIC}:
+        raise ScoringError(f"{spec.name} names no reward function: add `use: toolrl.format`, say, to a component")
+    return Scorer(spec)
+
+
 class _Batch:
-    """The last batch that was measured: TRL calls the functions one after the other on the same lists."""
+    """The last batch that was measured: TRL calls each function once, one after the other, on the same lists."""
 
     def __init__(self, scorer: Scorer):
         self.scorer, self.lock = scorer, Lock()
         self.completions: object = None  # held, so that no other list can be taken for it
         self.rows: list[Mapping[str, float | None]] = []
+        self.given: set[str] = set()  # functions that gave their values of it: one that is called again measures again
 
     def function(self, name: str) -> Callable[..., list[float | None]]:
         def reward_func(prompts: Sequence, completions: Sequence, **columns) -> list[float | None]:
             with self.lock:
-                if completions is not self.completions:
+                if completions is not self.completions or name in self.given:
                     self.rows = self.scorer.required(_rows(prompts, completions, columns))
-                    self.completions = completions
+                    self.completions, self.given = completions, set()
+                self.given.add(name)
                 return [row[name] for row in self.rows]
 
         reward_func.__name__ = reward_func.__qualname__ = name
+        reward_func.needs = self.scorer.needs[name]
         return reward_func
 
 
@@ -57,34 +72,38 @@ def _rows(prompts: Sequence, completions: Sequence, columns: Mapping) -> list[di
 def for_verl(spec) -> Callable[..., dict[str, float]]:
     """`compute_score` for verl: a dict with a value for each column, and `score`, which verl wants.
 
-    The ground truth is the column `answer`; `extra_info` holds the others. A value that is missing is NaN. `score`
-    is the plain sum of what was measured, for verl's own tables: no advantage is worked out from it.
-    Raises ScoringError.
+    The ground truth is the column `answer`, whatever `extra_info` holds by that name; `extra_info` holds all others.
+    A prompt is among those alone: where it is called otherwise, a spec has `with: {prompt: question}`. A value that
+    is missing is NaN. `score` is the plain sum of what was measured, for verl's own tables: no advantage is worked
+    out from it. Raises ScoringError.
     """
-    scorer = Scorer(spec)
+    scorer = _scorer(spec)
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> dict[str, float]:
-        known = {"prompt": "", "answer": ground_truth, "ground_truth": ground_truth, "data_source": data_source}
-        (found,) = scorer.required([{**known, **(extra_info or {}), "completion": solution_str}])
+        known = {"answer": ground_truth, "ground_truth": ground_truth, "data_source": data_source}
+        (found,) = scorer.required([{**(extra_info or {}), **known, "completion": solution_str}])
         values = {name: math.nan if value is None else value for name, value in found.items()}
         return {"score": _sum(found), **values}
 
     return compute_score
 
 
-def for_openrlhf(spec) -> Callable[..., dict]:
+def for_openrlhf(spec, ends: Sequence[str] | None = None) -> Callable[..., dict]:
     """`reward_func` for OpenRLHF: tensors [N] of every column under `extra_logs`.
 
+    A query is a prompt and its completion with the tokens that end it, which are taken off. ends: their texts, as in
+    `tokenizer.all_special_tokens`; where nothing is said, what looks like one, such as `<|im_end|>` or `</s>`. Of a
+    prompt that was cut off at its beginning the rest is enough.
     The label is the column `answer`. `rewards` and `scores` are the plain sum of what was measured, for OpenRLHF's
     own tables: no advantage is worked out from it. Raises ScoringError.
     """
-    scorer = Scorer(spec)
+    scorer = _scorer(spec)
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence, **_) -> dict:
         import torch
 
         rows = [
-            {"prompt": prompt, "completion": query.removeprefix(prompt), "answer": label, "label": label}
+            {"prompt": prompt, "completion": _ended(_after(prompt, query), ends), "answer": label, "label": label}
             for query, prompt, label in zip(queries, prompts, labels, strict=True)
         ]
         found = scorer.required(rows)
@@ -96,6 +115,38 @@ def for_openrlhf(spec) -> Callable[..., dict]:
         return {"rewards": sums, "scores": sums, "extra_logs": logs}
 
     return reward_func
+
+
+def _ended(completion: str, ends: Sequence[str] | None) -> str:
+    """A completion without the tokens that end it."""
+    stop = len(completion)
+    while stop:
+        if ends is None:
+            start = completion.rfind("<", max(0, stop - 48), stop)
+            length = stop - start if start >= 0 and _END.fullmatch(completion, start, stop) else 0
+        else:
+            length = max((len(end) for end in ends if end and completion.endswith(end, 0, stop)), default=0)
+        if not length:
+            break
+        stop -= length
+    return completion[:stop]
+
+
+def _after(prompt: str, query: str) -> str:
+    """What follows the prompt, or as much of its end as the query begins with. Raises ScoringError."""
+    whole = query.find(prompt, 0, len(prompt) + 64)  # a token may stand before it
+    if whole >= 0:
+        return query[whole + len(prompt) :]
+    least = prompt[-LEAST:]
+    at = query.rfind(least, 0, len(prompt))
+    while at >= 0:
+        if prompt.endswith(query[: at + len(least)]):
+            return query[at + len(least) :]
+        at = query.rfind(least, 0, at + len(least) - 1)
+    raise ScoringError(
+        f"the query does not begin with its prompt, so its completion cannot be told apart: {shorten(query)!r} does "
+        f"not begin with {shorten(prompt)!r}"
+    )
 
 
 def _sum(values: Mapping[str, float | None]) -> float:

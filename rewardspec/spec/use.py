@@ -22,7 +22,7 @@ from rewardspec.types import Domain
 
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*(\(.*\))?\s*", re.DOTALL)
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-TEXTS = ("prompt", "completion")  # what every rollout has; all else is a column of the data set
+FIXED = ("completion", "tokens")  # inputs that every rollout has; all else is a column of the data set
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def read_use(name: str, node: Mapping, measured: Measured, report: Report) -> Us
         if len(report.diagnostics) > before:
             return None
     inputs = {field: field for field in reward.inputs}
-    for field in [field for field in inputs if field in given and field not in (*TEXTS, "tokens")]:
+    for field in [field for field in inputs if field in given and field not in FIXED]:
         place, value = given.pop(field)
         if isinstance(value, str) and value:
             inputs[field] = value
@@ -196,7 +196,7 @@ def _report(error, reward: Reward, given: Given, span: Span, report: Report) -> 
     """One complaint of pydantic's, in our words."""
     option = str(error["loc"][0])
     place = given[option][0] if option in given else span
-    known = [*reward.model.model_fields, *(i for i in reward.inputs if i not in TEXTS), "only_when"]
+    known = [*reward.model.model_fields, *(i for i in reward.inputs if i not in FIXED), "only_when"]
     match error["type"]:
         case "extra_forbidden":
             help = did_you_mean(option, known, f"it has {', '.join(f'`{k}`' for k in known)}")

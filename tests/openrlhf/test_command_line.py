@@ -194,6 +194,7 @@ def test_errors_of_the_reward_function_stop_training_with_what_is_missing(files,
 
 WITH_STOCK = {
     "estimator": (["--algo.advantage.estimator", "gae"], "gae: pass group_norm"),
+    "no such file": (["--reward.remote_url", "nothere.py"], "nothere.py: there is no such file in"),
     "several": (["--algo.advantage.gamma", "0.9", "--reward.clip_range", "-5", "5"], "--reward.clip_range would"),
 }
 
