@@ -235,6 +235,16 @@ class Facts:
     def advantages(self, group: tuple) -> list | None:
         return self.values(self.question.root, group)
 
+    def transferred(self, theirs: Facts, group: tuple) -> list | None:
+        """The advantages that another spec gives a group; None where it reads columns that this one does not."""
+        members, columns, moment = group
+        names = [n.attributes[0] for n in self.question.fine]
+        own = [n.attributes[0] for n in theirs.question.fine]
+        if not (set(own) <= set(names) and set(theirs.question.coarse) <= set(columns)):
+            return None
+        rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
+        return theirs.advantages((rows, columns, moment))
+
     @cached_property
     def wrong_above_right(self) -> tuple[tuple, list] | None:
         """A small group, and its advantages, in which a wrong answer is above a right one."""

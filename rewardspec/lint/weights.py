@@ -219,7 +219,7 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
     factor: object = Fraction(1) if facts.question.step == "none" else None
     moved = False
     for group in [*(group for groups in facts.groups.values() for group in groups), *scattered(facts)]:
-        a, b = facts.advantages(group), _transferred(facts, theirs, group)
+        a, b = facts.advantages(group), facts.transferred(theirs, group)
         if a is None or b is None:
             return False
         for x, y in zip(a, b, strict=True):
@@ -286,17 +286,6 @@ def _variant(spec: Spec, name: str, changed: ComponentDeclaration) -> Spec | Non
     with deep_stack():
         program = lower(declared, Report())
     return None if program is None else Spec(spec.source, declared, program, spec.diagnostics)
-
-
-def _transferred(facts: Facts, theirs: Facts, group: tuple) -> list | None:
-    """The advantages that another spec, which reads the same columns, gives a group."""
-    members, columns, moment = group
-    names = [n.attributes[0] for n in facts.question.fine]
-    own = [n.attributes[0] for n in theirs.question.fine]
-    if not set(own) <= set(names):
-        return None
-    rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
-    return theirs.advantages((rows, columns, moment))
 
 
 # Schedules ---------------------------------------------------------------------------------------
