@@ -157,7 +157,7 @@ class Question:
         fine, coarse, complete = column_points(program, self.nodes)
         self.fine = {node: list(points) for node, points in fine.items()}
         self.coarse = {name: list(points) for name, points in coarse.items()}
-        self.moments, all_moments = _moments(self.nodes)
+        self.moments, all_moments = moments_of(self.nodes)
         self.complete = complete and all_moments
         self.intervals = not complete
 
@@ -437,7 +437,7 @@ def _moved(value, domain: Domain, reach: float, draw: random.Random) -> Fraction
     return Fraction(min(max(x, float(domain.lo)), float(domain.hi))).limit_denominator(10**6)
 
 
-def _moments(nodes: Sequence[Node]) -> tuple[list[dict], bool]:
+def moments_of(nodes: Sequence[Node]) -> tuple[list[dict], bool]:
     """Values of `step`, `progress` and `total_steps` to look at, and whether they stand for all."""
     order = walk(nodes)
     used = {

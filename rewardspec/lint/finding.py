@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from inspect import cleandoc
+from itertools import product
+from math import prod
 
-from rewardspec.analysis.parts import without_batch
+from rewardspec.analysis.parts import over_batch, points_of, users_of, without_batch
 from rewardspec.analysis.verify import Question
 from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, did_you_mean, shorten
@@ -20,6 +23,7 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import lower
 from rewardspec.lint.errors import PAGES
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.syntax.yaml import Mapping
@@ -28,6 +32,7 @@ from rewardspec.types import Level
 SIZES = (2, 3)  # of the groups that are looked at
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
 FEW = 61
+MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
 
 _OUTCOMES = re.compile(r"(is_)?(correct|outcome|success|solved|acc|pass|answer|right|exact_match)", re.IGNORECASE)
 
@@ -136,14 +141,17 @@ class Facts:
                 return name
         return None
 
+    def gates(self, component: str) -> list[Expr]:
+        """The conditions of a component: its `when`, or those of its stages."""
+        declaration = self.declared.components[component]
+        found = [declaration.when] if declaration.when is not None else []
+        if self.document.components[component].stages and declaration.value is not None:
+            found += [e.condition for e in parts(declaration.value) if isinstance(e, If)]
+        return found
+
     def gate_names(self, component: str) -> set[str]:
         """Components and signals that the gates of a component read, through definitions too."""
-        declaration = self.declared.components[component]
-        gates = [declaration.when] if declaration.when is not None else []
-        stages = self.document.components[component].stages
-        if stages and declaration.value is not None:
-            gates += [e.condition for e in parts(declaration.value) if isinstance(e, If)]
-        return {n for gate in gates for n in self.names(gate)}
+        return {n for gate in self.gates(component) for n in self.names(gate)}
 
     def names(self, expr: Expr) -> set[str]:
         """Names of an expression, those of definitions replaced by what they stand for."""
@@ -216,8 +224,6 @@ class Facts:
     @cached_property
     def looks_at_batch(self) -> bool:
         """Whether more than a change of scale depends on the rest of the batch."""
-        from rewardspec.analysis.parts import over_batch
-
         return any(over_batch(n) for n in walk([self.question.root]))
 
     def values(self, node: Node, group: tuple) -> list | None:
@@ -286,6 +292,32 @@ class Facts:
             row = f"({', '.join([*shown, *['...'] * (len(telling) > 5)])}) gets {float(a):.3g}"
             rows[row] = rows.get(row, 0) + 1
         return "; ".join(row if count == 1 else f"{count} x {row}" for row, count in rows.items())
+
+
+def some_rollouts(nodes: Sequence[Node]) -> tuple[list[Node], list[tuple]] | None:
+    """The columns of nodes, and values that rollouts can have there: every one of finite domains, if they are few.
+
+    None where a rollout's own columns, and the moment, do not decide the nodes.
+    """
+    order = walk(nodes)
+    times = ("step", "progress", "total_steps")
+    if any(n.op in (*REDUCTIONS, "copies") or (n.op == "given" and n.attributes[0] not in times) for n in order):
+        return None
+    users = users_of(order)
+    columns = [n for n in order if n.op == "column"]
+    endless = sum(n.domain.values is None for n in columns)
+    between = int(MOST_ROLLOUTS ** (1 / max(1, endless))) // 4
+    points = []
+    for node in columns:
+        found = set(points_of(node.domain, node, users, is_result=True)[0])
+        if node.domain.values is None:
+            lo, hi = min(found), max(found)
+            found |= {lo + (hi - lo) * Fraction(i, between + 1) for i in range(1, between + 1)}
+        points.append(sorted(found))
+    if prod(len(values) for values in points) <= MOST_ROLLOUTS:
+        return columns, list(product(*points))
+    draw = random.Random(0)
+    return columns, [tuple(draw.choice(values) for values in points) for _ in range(MOST_ROLLOUTS)]
 
 
 def parts(expr: Expr) -> Iterator[Expr]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.analysis.verify import moments_of
+from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding
-from rewardspec.syntax.tree import If
+from rewardspec.lint.finding import Facts, finding, some_rollouts
+from rewardspec.syntax.tree import Expr, If
+
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def _condition(facts: Facts, name: str) -> Node | None:
     """The gate of a component as a node of a graph of its own."""
-    from rewardspec.diagnostics import Report
-
     declaration = facts.declared.components[name]
     if declaration.when is None or not isinstance(declaration.value, If):
         return None
@@ -73,12 +75,7 @@ def gate_on_moving_scale(facts: Facts) -> Iterator[Diagnostic]:
             component = facts.document.components.get(other)
             if component is None or component.scale is None or other == name:
                 continue
-            declaration = facts.declared.components[other]
-            moving = (
-                facts.names(declaration.value) & {"step", "progress", "total_steps"} if declaration.value else set()
-            )
-            names_raw = declaration_reads_raw(facts, name, other)
-            if moving and not names_raw:
+            if any(_moves(facts, gate, other) for gate in facts.gates(name)):
                 yield facts.warn(
                     "gate-on-moving-scale",
                     f"the gate of `{name}` compares `{other}`, whose scale moves with training",
@@ -88,10 +85,25 @@ def gate_on_moving_scale(facts: Facts) -> Iterator[Diagnostic]:
                 )
 
 
-def declaration_reads_raw(facts: Facts, name: str, other: str) -> bool:
-    when = facts.declared.components[name].when
-    text = when.span.text.replace(" ", "") if when is not None else ""
-    return f"raw({other})" in text and text.count(other) == text.count(f"raw({other})")
+def _moves(facts: Facts, gate: Expr, other: str) -> bool:
+    """Whether a rollout passes a gate at one moment and not at another, because of what `other` is worth then."""
+    lowering = Lowering(facts.declared, Report())
+    try:
+        condition = lowering.condition(gate, lowering.user)
+        value = lowering.component(other)
+    except Skip:
+        return False
+    compared = [n for n in walk([condition]) if n.op in COMPARISONS and value in walk([n])]
+    tried = some_rollouts([condition])
+    if tried is None or not any(n.op == "given" for n in walk([value])):
+        return False
+    columns, rows = tried
+    moments, _ = moments_of([condition])
+    seen = [[GroupEvaluator(n, columns, moment)(rows, {}) for moment in moments] for n in (condition, *compared)]
+    passes, *comparisons = ([set(at) for at in zip(*by_moment, strict=True)] for by_moment in seen)
+    return any(
+        len(passes[i]) > 1 and any(len(comparison[i]) > 1 for comparison in comparisons) for i in range(len(rows))
+    )
 
 
 @finding("ungated-sibling")

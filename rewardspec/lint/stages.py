@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import pairwise
 
 from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.finding import Facts, finding, some_rollouts
 from rewardspec.spec.declarations import read_expression
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
 
@@ -80,17 +82,15 @@ def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
     Write `squash: sigmoid`, or scale what is added to begin at 0.
     """
     for name in facts.declared.components:
-        squashed = facts.document.components[name].squash is not None
+        if facts.document.components[name].squash is not None:
+            continue
+        passed: list[Expr] = []
         for i, (add, when) in enumerate(_stages(facts, name)):
-            if i == 0 or when is None or squashed:
+            passed += [when] if when is not None else []
+            if i == 0 or when is None:
                 continue
-            lowering = Lowering(facts.declared, Report())
-            try:
-                value = lowering.number(add, lowering.user)
-            except Skip:
-                continue
-            least = value.domain.lo  # of a column, or of a set that is known exactly, it is a value that there is
-            if least >= 0 or (value.domain.values is None and value.op != "column"):
+            least = _least(facts, add, passed)
+            if least is None or least >= 0:
                 continue
             yield facts.warn(
                 "stage-lowers-total",
@@ -98,6 +98,23 @@ def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
                 add.span,
                 help="add `squash: sigmoid` to the component, or scale this to begin at 0",
             )
+
+
+def _least(facts: Facts, add: Expr, passed: list[Expr]) -> Fraction | None:
+    """The least that a stage is seen to add where all of its conditions hold; None where nothing shows it."""
+    lowering = Lowering(facts.declared, Report())
+    try:
+        value = lowering.number(add, lowering.user)
+        gates = [lowering.condition(when, lowering.user) for when in passed]
+    except Skip:
+        return None
+    tried = some_rollouts([value, *gates])
+    if tried is None:
+        return None
+    columns, rows = tried
+    values, *conditions = (GroupEvaluator(n, columns, {})(rows, {}) for n in (value, *gates))
+    held = [v for v, *holds in zip(values, *conditions, strict=True) if v is not None and all(h == 1 for h in holds)]
+    return min(held, default=None)
 
 
 @finding("stages-out-of-order")
