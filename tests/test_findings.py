@@ -491,7 +491,8 @@ def exists(parts, scheme, code):
             rewards = rewards_of(parts, columns)
             weights = {name: weight for name, _, _, weight, _ in parts}
             a = ref.WITHOUT_BATCH_STEP[scheme](rewards, weights, ["p"] * size, eps=0.0)
-            right = rewards[parts[0][0]] == 1
+            best = max(rewards_of(parts[:1], {parts[0][0]: np.array(parts[0][1], dtype=float)})[parts[0][0]])
+            right = rewards[parts[0][0]] == best
             if code == "phantom-gradient" and not right.any() and np.ptp(a) > 1e-9:
                 return True
             if (
@@ -502,6 +503,31 @@ def exists(parts, scheme, code):
             ):
                 return True
     return False
+
+
+HELPED = [
+    "tokens <= 4000",
+    "overlong(tokens, 20480, 4096)",
+    "-tokens",
+    "tokens / 4000 - 1",
+    "0.5 if tokens < 9 else -2",
+]
+
+
+@pytest.mark.parametrize("outcome", ["{values: [0, 1]}", "{values: [-1, 1]}", "{values: [0, 1], scale: [-2, 3]}"])
+@pytest.mark.parametrize("length", HELPED)
+def test_what_a_help_says_to_add_is_a_spec_that_checks(length, outcome):
+    text = (
+        "rewardspec: 1\nsignals: {tokens: {range: [0, .inf]}}\n"
+        f'components:\n  correct: {outcome}\n  length: {{expr: "{length}"}}\nadvantage: dr_grpo\n'
+    )
+    helps = {d.code: d.help for d in find(rewardspec.loads(text))}
+    added = "".join(f", {key}" for key in re.findall("`((?:when|otherwise): [^`]+)`", helps["length-without-success"]))
+    assert "when: correct" in added
+    gated = rewardspec.loads(text.replace(f'"{length}"', f'"{length}"{added}'))
+    assert not {d.code for d in find(gated)} & {"length-without-success", "phantom-gradient", "gate-always-open"}
+    (keep,) = re.findall("`(keep: [^`]+)`", helps["phantom-gradient"])
+    assert "phantom-gradient" not in {d.code for d in find(rewardspec.loads(text + keep + "\n"))}
 
 
 # Published specs

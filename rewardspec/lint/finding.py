@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from inspect import cleandoc
 from itertools import product
-from math import prod
+from math import inf, prod
 
 from rewardspec.analysis.parts import over_batch, points_of, users_of, without_batch
 from rewardspec.analysis.verify import Question
@@ -20,21 +20,43 @@ from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, did_you_mean, shorten
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import lower
+from rewardspec.ir.lower import Lowering, lower
+from rewardspec.ir.values import Skip
 from rewardspec.lint.errors import PAGES
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.syntax.yaml import Mapping
-from rewardspec.types import Level
+from rewardspec.types import Level, format_number
 
 SIZES = (2, 3)  # of the groups that are looked at
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
 FEW = 61
 MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
 
-_OUTCOMES = re.compile(r"(is_)?(correct|outcome|success|solved|acc|pass|answer|right|exact_match)", re.IGNORECASE)
+# Words of names: what says that an answer is right, the plainest first; and what is never that.
+_RIGHT = [
+    {"correct", "correctness", "outcome", "success", "successful", "solved", "accuracy", "acc", "exact"},
+    {"verifier", "verified", "right", "pass", "passed", "passes", "answer", "answers"},
+]
+_NOT_RIGHT = {"format", "formatted", "formatting", "tag", "tags", "tagged", "xml", "json", "box", "boxed", "style"}
+_NOT_RIGHT |= {"length", "len", "lengths", "token", "tokens", "words", "chars", "short", "long", "brief", "concise"}
+_NOT_RIGHT |= {"present", "given", "parsed", "parses", "valid", "closed", "think", "thinking", "reasoning", "language"}
+_NOT_RIGHT |= {
+    "wrong",
+    "incorrect",
+    "error",
+    "errors",
+    "fail",
+    "fails",
+    "failed",
+    "bad",
+    "no",
+    "not",
+    "penalty",
+    "rate",
+}
 
 
 @dataclass(frozen=True)
@@ -115,31 +137,107 @@ class Facts:
 
     @cached_property
     def outcome(self) -> str | None:
-        """The component that says whether an answer is right: a binary one that gates others, or is called so."""
-        binary = [
-            name
-            for name, node in self.shaped.items()
-            if node.domain.condition and node.domain.constant is None and not node.domain.missing
-        ]
-        gating = {n for name in self.declared.components for n in self.gate_names(name) if n != name}
-        for name in [n for n in binary if n in gating] + [n for n in binary if _OUTCOMES.match(n)]:
-            if self.declared.components[name].when is None:
-                return name
-        return None
+        """The component that says whether an answer is right: one of two values that is called so, or gates others.
+
+        None where two could be meant.
+        """
+        two = [n for n, node in self.shaped.items() if node.domain.values is not None and len(node.domain.values) == 2]
+        return self._most_like_an_outcome([n for n in two if self._rises(n)])
 
     @cached_property
     def graded_outcome(self) -> str | None:
         """A component that is called an outcome, or gates others, and has more values than right and wrong."""
         if self.outcome is not None:
             return None
-        gating = {n for name in self.declared.components for n in self.gate_names(name) if n != name}
-        graded = [
-            name for name, node in self.shaped.items() if node.domain.constant is None and node.level is Level.ROLLOUT
-        ]
-        for name in [n for n in graded if n in gating] + [n for n in graded if _OUTCOMES.match(n)]:
-            if self.declared.components[name].when is None:
-                return name
-        return None
+        graded = [n for n, node in self.shaped.items() if node.domain.values is None or len(node.domain.values) > 2]
+        return self._most_like_an_outcome([n for n in graded if self.shaped[n].level is Level.ROLLOUT])
+
+    def _most_like_an_outcome(self, names: list[str]) -> str | None:
+        weights = {c.name: c.weight for c in self.program.components}
+        ranks: dict[tuple, list[str]] = {}
+        for name in names:
+            words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()))
+            if words & _NOT_RIGHT or self.declared.components[name].when is not None or weights[name].domain.lo < 0:
+                continue
+            plain = next((i for i, right in enumerate(_RIGHT) if words & right), len(_RIGHT))
+            gating = any(self.counts_only_with(other, name) for other in self.shaped if other != name)
+            if gating or plain < len(_RIGHT):
+                ranks.setdefault((plain == len(_RIGHT), not gating, plain, len(words)), []).append(name)
+        best = ranks[min(ranks)] if ranks else []
+        return best[0] if len(best) == 1 else None
+
+    def _rises(self, name: str) -> bool:
+        """Whether a component of two values is not missing, and is the more the more was measured."""
+        node = self.shaped[name]
+        column = next((n for n in walk([node]) if n.op == "column" and n.attributes[0] == name), None)
+        if node.domain.missing or column is None:
+            return not node.domain.missing
+        try:
+            first, last = GroupEvaluator(node, [column], {})([(column.domain.lo,), (column.domain.hi,)], {})
+        except (Inexact, KeyError):
+            return False
+        return first < last
+
+    @property
+    def success(self) -> str:
+        """The condition under which the outcome says that an answer is right."""
+        return f"{self.outcome} >= {format_number(self.shaped[self.outcome].domain.hi)}"
+
+    @property
+    def any_success(self) -> str:
+        return f"any({self.outcome if self.shaped[self.outcome].domain.condition else self.success})"
+
+    def succeeded(self, group: tuple) -> list[bool] | None:
+        """Which rollouts of a group are right; None where that has no exact value."""
+        values = self.shaped_in(self.outcome, group)
+        return None if values is None else [v == self.shaped[self.outcome].domain.hi for v in values]
+
+    def counts_only_with(self, name: str, outcome: str) -> bool:
+        """Whether a gate of a component is open only where another component has the greatest of its values."""
+        lowering = Lowering(self.declared, Report())
+        top = self.shaped[outcome].domain.hi
+        for gate in self.gates(name):
+            if outcome not in self.names(gate):
+                continue
+            try:
+                nodes = [lowering.condition(gate, lowering.user), lowering.component(outcome)]
+                tried = some_rollouts(nodes)
+                found = [GroupEvaluator(n, tried[0], {})(tried[1], {}) for n in nodes] if tried else [[None], [None]]
+            except (Skip, Inexact):
+                continue
+            if all(holds == 0 or value == top for holds, value in zip(*found, strict=True)):
+                return True
+        return False
+
+    def gate_help(self, name: str, condition: str) -> str:
+        """How to let a component count only under a condition, as text that the language takes."""
+        lowest = self.shaped[name].domain.lo
+        if name in self._behind(condition.partition(" ")[0]):
+            return f"count `{name}` only in answers that are right"  # a gate on what it is part of would be a circle
+        if self.declared.components[name].when is not None:
+            return f"add `and {condition}` to its `when`"
+        if lowest >= 0:
+            return f"add `when: {condition}`"
+        return f"add `when: {condition}` and `otherwise: {format_number(lowest) if lowest > -inf else 'ignore'}`"
+
+    def _behind(self, name: str) -> set[str]:
+        """The components that one is made of, through others too, and itself."""
+        found: set[str] = set()
+        queue = [name]
+        while queue:
+            name = queue.pop()
+            declaration = self.declared.components.get(name)
+            if name in found or declaration is None:
+                continue
+            found.add(name)
+            for expr in (declaration.value, declaration.when):
+                queue += self.names(expr) if expr is not None else ()
+        return found
+
+    @property
+    def gate_rest_help(self) -> str:
+        below = any(node.domain.lo < 0 for name, node in self.shaped.items() if name != self.outcome)
+        return f"gate the rest with `when: {self.success}`" + below * " (and `otherwise:`, where it can be below 0)"
 
     def gates(self, component: str) -> list[Expr]:
         """The conditions of a component: its `when`, or those of its stages."""
@@ -255,7 +353,7 @@ class Facts:
     def wrong_above_right(self) -> tuple[tuple, list] | None:
         """A small group, and its advantages, in which a wrong answer is above a right one."""
         for group, advantages in self.looked_at():
-            right = self.shaped_in(self.outcome, group)
+            right = self.succeeded(group)
             if right is None or not any(right) or all(right):
                 continue
             worst = min(a for a, r in zip(advantages, right, strict=True) if r)

@@ -81,7 +81,9 @@ def gate_on_moving_scale(facts: Facts) -> Iterator[Diagnostic]:
                     f"the gate of `{name}` compares `{other}`, whose scale moves with training",
                     facts.component_place(name, "when" if facts.document.components[name].when else "stages"),
                     labels=(Label(facts.component_place(other, "scale"), "moves"),),
-                    help=f"compare what was measured: `raw({other})`",
+                    help=f"compare what was measured: `raw({other})`"
+                    if other in facts.declared.columns
+                    else f"compare what `{other}` is made of",
                 )
 
 
@@ -127,19 +129,19 @@ def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
     outcome = facts.outcome
     if outcome is None:
         return
-    gated = [name for name in facts.declared.components if outcome in facts.gate_names(name)]
+    gated = [name for name in facts.declared.components if facts.counts_only_with(name, outcome)]
     if not gated:
         return
     for name, node in facts.shaped.items():
         reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
-        if name == outcome or name in gated or node.domain.constant is not None or outcome in reads:
+        if name == outcome or outcome in facts.gate_names(name) or node.domain.constant is not None or outcome in reads:
             continue
         yield facts.warn(
             "ungated-sibling",
             f"`{name}` is paid also where `{outcome}` fails, unlike `{gated[0]}`",
             facts.component_place(name),
             labels=(Label(facts.component_place(gated[0]), "counts only where it holds"),),
-            help=f"add `when: {outcome} >= 1`, or `allow: {{ungated-sibling: why}}`",
+            help=f"{facts.gate_help(name, facts.success)}, or `allow: {{ungated-sibling: why}}`",
         )
 
 
@@ -172,7 +174,7 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
                 "length-without-success",
                 f"`{name}` is paid for its length whether or not `{outcome}` holds",
                 facts.component_place(name),
-                help=f"add `when: {outcome} >= 1`",
+                help=facts.gate_help(name, facts.success),
             )
 
 

@@ -122,8 +122,8 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
                 "advantage-undefined",
                 f"a group can end the run: {_rows(facts, group)} get {_listed(advantages)}",
                 facts.advantage_place(),
-                help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out: "
-                "`keep: any(correct)`",
+                help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out with "
+                + (f"`keep: {facts.any_success}`" if facts.outcome and facts.program.keep is None else "`keep:`"),
             )
             return
 

@@ -195,13 +195,19 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     """
     outcome = facts.outcome
     for group, advantages in facts.looked_at():
-        failed = facts.shaped_in(outcome, group)
-        if failed is not None and not any(failed) and len(set(advantages)) > 1:
+        right = facts.succeeded(group)
+        if right is not None and not any(right) and len(set(advantages)) > 1:
+            failed = f"every `{outcome}` is {format_number(facts.shaped[outcome].domain.lo)}"
             yield facts.warn(
                 "phantom-gradient",
-                f"groups in which every `{outcome}` is 0 still have a gradient: {facts.table(group, advantages)}",
+                f"groups in which {failed} still have a gradient: {facts.table(group, advantages)}",
                 facts.advantage_place(),
-                help=f"gate the rest with `when: {outcome} >= 1`, or leave such groups out: `keep: any({outcome})`",
+                help=f"{facts.gate_rest_help}, or leave such groups out: "
+                + (
+                    f"`keep: {facts.any_success}`"
+                    if facts.program.keep is None
+                    else f"`and {facts.any_success}` in `keep`"
+                ),
             )
             return
 
@@ -226,10 +232,11 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
     if facts.wrong_above_right is None:
         return
     outcome, (group, advantages) = facts.outcome, facts.wrong_above_right
+    right = outcome if facts.shaped[outcome].domain.condition else facts.success
     yield facts.warn(
         "wrong-above-right",
         f"a wrong answer can be above a right one: {facts.table(group, advantages)}",
         facts.advantage_place(),
         help=f"gate what is paid besides `{outcome}`, or lower its weight; "
-        f"`right_above_wrong({outcome})` is a guarantee that `verify` can prove",
+        f"`right_above_wrong({right})` is a guarantee that `verify` can prove",
     )
