@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from pathlib import Path
@@ -552,6 +553,16 @@ def test_findings_of_published_specs_are_deserved():
         if path.parent.name != "dialects" and (said := find(rewardspec.load(path))):
             found[path.relative_to(SPECS).with_suffix("").as_posix()] = {d.code for d in said}
     assert found == DESERVED
+
+
+@pytest.mark.parametrize("gate", ["", ", when: correct >= 1"])
+@pytest.mark.parametrize("scheme", ["grpo", "gdpo"])
+def test_the_largest_spec_is_looked_at_in_a_second_or_two(scheme, gate):
+    rest = "".join(f"  c{i}: {{values: [0, 1]{gate}}}\n" for i in range(63))
+    spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n  correct: {{values: [0, 1]}}\n{rest}advantage: {scheme}\n")
+    start = time.process_time()
+    find(spec, Run({"correct": Fraction(1, 20)}, [8, 64]))
+    assert time.process_time() - start < 4  # on a machine that is shared
 
 
 # What people and programs see

@@ -33,6 +33,8 @@ from rewardspec.types import Level, format_number
 SIZES = (2, 3)  # of the groups that are looked at
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
 FEW = 61
+MOST_NODES = 40_000  # in all of these few
+MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
 MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
 
 # Words of names: what says that an answer is right, the plainest first; and what is never that.
@@ -289,7 +291,7 @@ class Facts:
 
     @cached_property
     def question(self) -> Question:
-        return Question.of(self.spec)
+        return Question.of(self.spec, MOST_TRIED)
 
     @cached_property
     def with_eps(self) -> Facts:
@@ -301,22 +303,25 @@ class Facts:
             return self
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
-        found.question = Question(self.spec, program, root, self.question.step)
+        found.question = Question(self.spec, program, root, self.question.step, MOST_TRIED)
         return found
 
     @cached_property
     def groups(self) -> dict[int, list[tuple]] | None:
         """Every group of two and of three: (rollouts, columns of the group, moment). None where there are too many."""
-        found = {size: groups for size, groups in self.some_groups.items() if len(groups) != FEW}
-        return found or None
+        found = {size: groups for size, groups in self.some_groups.items() if len(groups) == self._sizes[size]}
+        return found if self.question.states()[1] and found else None
 
     @cached_property
     def some_groups(self) -> dict[int, list[tuple]]:
-        """Groups of two and of three: all of them, or `FEW` where there are too many."""
-        found = {}
+        """Groups of two and of three: all of them, or a few where there are too many."""
+        found: dict[int, list[tuple]] = {}
+        self._sizes: dict[int, int] = {}
         for size in SIZES:
             groups, _ = self.question.groups(size, 0)
-            found[size] = groups if len(groups) <= MOST_LOOKED_AT else groups[:: len(groups) // FEW][:FEW]
+            few = max(FEW // 5, min(FEW, MOST_NODES // len(walk(self.question.nodes))))
+            self._sizes[size] = len(groups)
+            found[size] = groups if len(groups) <= MOST_LOOKED_AT else groups[:: len(groups) // few][:few]
         return found
 
     @cached_property
@@ -327,17 +332,29 @@ class Facts:
     def values(self, node: Node, group: tuple) -> list | None:
         """The exact values of a node of `question`'s graph in a group; None where there are none."""
         members, columns, moment = group
-        key = node.id
+        key = (node.id, *moment.items())
         evaluators = self.__dict__.setdefault("_evaluators", {})
+        if key not in evaluators:
+            read = set(walk([node]))
+            places = [(at, column) for at, column in enumerate(self.question.fine) if column in read]
+            evaluators[key] = [at for at, _ in places], GroupEvaluator(node, [c for _, c in places], moment)
+        places, evaluate = evaluators[key]
         try:
-            if (key, tuple(moment.items())) not in evaluators:
-                evaluators[key, tuple(moment.items())] = GroupEvaluator(node, list(self.question.fine), moment)
-            return evaluators[key, tuple(moment.items())](members, columns)
+            return evaluate([tuple(row[at] for at in places) for row in members], columns)
         except Inexact:
             return None
 
     def advantages(self, group: tuple) -> list | None:
         return self.values(self.question.root, group)
+
+    def each_of_some_groups(self) -> Iterator[tuple[tuple, list | None]]:
+        """The groups of `some_groups` and their advantages, which are worked out once."""
+        kept = self.__dict__.setdefault("_kept_advantages", {})
+        for size, groups in self.some_groups.items():
+            for at, group in enumerate(groups):
+                if (size, at) not in kept:
+                    kept[size, at] = self.advantages(group)
+                yield group, kept[size, at]
 
     def transferred(self, theirs: Facts, group: tuple) -> list | None:
         """The advantages that another spec gives a group; None where it reads columns that this one does not."""
@@ -366,13 +383,11 @@ class Facts:
         """Small groups and their advantages, where there is an outcome and the rest of the batch does not decide."""
         if self.outcome is None or self.looks_at_batch or self.question.step == "shift":
             return
-        for groups in self.some_groups.values():
-            for group in groups:
-                advantages = self.advantages(group)
-                if advantages is None:
-                    return
-                if None not in advantages:
-                    yield group, advantages
+        for group, advantages in self.each_of_some_groups():
+            if advantages is None:
+                return
+            if None not in advantages:
+                yield group, advantages
 
     def shaped_in(self, name: str, group: tuple) -> list | None:
         node = next(c.shaped for c in self.question.program.components if c.name == name)

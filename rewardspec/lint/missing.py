@@ -111,8 +111,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     if not program.advantage.domain.missing and not find_checks(program.graph, [program.advantage]):
         return  # the domains prove that there is a value
     facts = facts.with_eps if facts.divides_by_eps else facts
-    for group in (group for groups in facts.some_groups.values() for group in groups):
-        advantages = facts.advantages(group)
+    for group, advantages in facts.each_of_some_groups():
         if any(None in row for row in group[0]) or advantages is None or None not in advantages:
             continue
         at = advantages.index(None)
