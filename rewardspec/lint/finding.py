@@ -158,7 +158,7 @@ class Facts:
         weights = {c.name: c.weight for c in self.program.components}
         ranks: dict[tuple, list[str]] = {}
         for name in names:
-            words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()))
+            words = words_of(name)
             if words & _NOT_RIGHT or self.declared.components[name].when is not None or weights[name].domain.lo < 0:
                 continue
             plain = next((i for i, right in enumerate(_RIGHT) if words & right), len(_RIGHT))
@@ -397,14 +397,29 @@ class Facts:
         """A group on a line: what each rollout is worth, and what it gets."""
         columns = {name: values for name in self.shaped if (values := self.shaped_in(name, group)) is not None}
         telling = [name for name, values in columns.items() if name == self.outcome or len(set(values)) > 1]
+        telling = sorted(telling or columns, key=lambda name: len(set(columns[name])) < 2 and name != self.outcome)[:5]
+        shown = [[f"{n} {_shown(columns[n][i])}" for n in telling] for i in range(len(advantages))]
+        for at, node in enumerate(self.question.fine):  # signals, where components do not tell rollouts apart
+            gets = {(tuple(row), a) for row, a in zip(shown, advantages, strict=True)}
+            differ = len({row[at] for row in group[0]}) > 1
+            if len({row for row, _ in gets}) < len(gets) and differ and node.attributes[0] not in columns:
+                for row, values in zip(shown, group[0], strict=True):
+                    row.append(f"{node.attributes[0]} {_shown(values[at], node.domain.symbols)}")
+        more = ["..."] * (sum(len(set(values)) > 1 or n == self.outcome for n, values in columns.items()) > 5)
         rows: dict[str, int] = {}
-        for i, a in enumerate(advantages):
-            shown = [
-                f"{n} {'-' if columns[n][i] is None else format(float(columns[n][i]), '.4g')}" for n in telling[:5]
-            ]
-            row = f"({', '.join([*shown, *['...'] * (len(telling) > 5)])}) gets {float(a):.3g}"
+        for values, a in zip(shown, advantages, strict=True):
+            row = f"({', '.join([*values, *more])}) gets {float(a):.3g}"
             rows[row] = rows.get(row, 0) + 1
         return "; ".join(row if count == 1 else f"{count} x {row}" for row, count in rows.items())
+
+
+def _shown(value, symbols: Sequence[str] | None = None) -> str:
+    return "-" if value is None else symbols[int(value)] if symbols else format(float(value), ".4g")
+
+
+def words_of(name: str) -> set[str]:
+    """The words that a name is made of: of `mathCorrect_2`, math and correct."""
+    return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()))
 
 
 def some_rollouts(nodes: Sequence[Node]) -> tuple[list[Node], list[tuple]] | None:

@@ -10,9 +10,12 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding, some_rollouts
+from rewardspec.lint.finding import Facts, finding, some_rollouts, words_of
 from rewardspec.syntax.tree import Expr, If
 
+_LENGTHS = {"length", "lengths", "len", "truncated", "truncation", "overlong"}
+_COUNTED = {"token", "tokens", "word", "words", "char", "chars", "character", "characters"}
+_OF_SOME_KIND = {"bad", "banned", "stop", "special", "forbidden", "repeated", "foreign", "unknown"}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -169,7 +172,7 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
         reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
         if name == outcome or outcome in facts.gate_names(name) or outcome in reads:
             continue
-        if node.domain.constant is None and any(_is_length(column) for column in reads):
+        if node.domain.constant is None and any(_is_length(facts, column) for column in reads):
             yield facts.warn(
                 "length-without-success",
                 f"`{name}` is paid for its length whether or not `{outcome}` holds",
@@ -178,5 +181,9 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
             )
 
 
-def _is_length(column: str) -> bool:
-    return any(word in column.lower() for word in ("token", "length", "words", "truncated", "chars"))
+def _is_length(facts: Facts, column: str) -> bool:
+    """Whether a column is a length, or whether there was too much of it, by the words of its name."""
+    words = words_of(column)
+    values = facts.declared.columns[column].domain.values
+    counts = words & _COUNTED and not words & _OF_SOME_KIND and (values is None or len(values) > 2)
+    return bool(counts or words & _LENGTHS)

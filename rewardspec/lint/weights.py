@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from math import inf
+from itertools import pairwise
+from math import ceil, inf
 
 from rewardspec.analysis.parts import points_of, users_of
 from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Diagnostic, Report
-from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import lower
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, is_elementwise, walk
+from rewardspec.ir.lower import Lowering, lower
+from rewardspec.ir.values import Skip
 from rewardspec.lint.finding import Facts, finding
 from rewardspec.ops.exact import Inexact
 from rewardspec.spec.declarations import ComponentDeclaration
 from rewardspec.syntax.tree import Call, Expr, If, Number, Operation
-from rewardspec.types import Level, format_number
+from rewardspec.types import format_number
+
+GRID = 200  # pieces of a run in which jumps are looked for
+SHORTEST = Fraction(1, 1000)  # of a step
+FEW_STEPS = 20  # in so short a run ramps jump, too
 
 
 @finding("zero-weight")
@@ -305,30 +313,65 @@ def abrupt_schedule(facts: Facts) -> Iterator[Diagnostic]:
 
     Write a ramp: `weight: 1 - 0.5 * ramp(step, start=20, end=60)`.
     """
-    for component in facts.program.components:
-        declaration = facts.declared.components[component.name]
-        for key, expr, nodes in (
-            ("weight", declaration.weight, [component.weight]),
-            ("scale", declaration.value, [component.shaped]),
+    lowering = Lowering(facts.declared, Report())
+    for name, declaration in facts.declared.components.items():
+        document = facts.document.components[name]
+        call = next((e for e in _calls(declaration.value) if e.function.text == "rescale"), None)
+        for key, written, exprs in (
+            ("weight", document.weight, [declaration.weight]),
+            ("scale", document.scale, [] if call is None else call.arguments[3:]),
         ):
-            if expr is None or getattr(facts.document.components[component.name], key) is None:
-                continue
-            jumps = [n for n in walk(nodes) if _is_switch(n)]
-            if jumps:
+            if written is not None and any(_jumps(facts, lowering, expr) for expr in exprs):
                 yield facts.warn(
                     "abrupt-schedule",
-                    f"the {key} of `{component.name}` jumps at one step",
-                    facts.component_place(component.name, key),
+                    f"the {key} of `{name}` jumps at one step",
+                    facts.component_place(name, key),
                     help="a ramp is gentler: `ramp(step, start=20, end=60)` goes from 0 to 1",
                 )
 
 
-def _is_switch(node: Node) -> bool:
-    """A choice between two values by a comparison of the step with a constant."""
-    if node.op != "if" or node.level is not Level.BATCH:
+def _jumps(facts: Facts, lowering: Lowering, expr: Expr) -> bool:
+    """Whether there are two steps, one after the other, between which a schedule does much of all that it does."""
+    try:
+        whole = lowering.number(expr, lowering.user)
+    except Skip:
         return False
-    given = {n.attributes[0] for n in walk([node.args[0]]) if n.op == "given"}
-    return bool(given & {"step", "progress"})
+    order, users = walk([whole]), users_of(walk([whole]))
+    times = ("step", "progress", "total_steps")
+    timed: set[Node] = set()  # that depend on time and on nothing else
+    for n in order:
+        known = all(a in timed or a.op == "const" for a in n.args)
+        if (n.op == "given" and n.attributes[0] in times) or (n.args and known and is_elementwise(n)):
+            timed.add(n)
+    marks = {p for n in timed if n.attributes == ("step",) for p in points_of(n.domain, n, users)[0]}
+    last = Fraction(facts.run.total_steps or max(1000, 2 * ceil(max(marks, default=0))))
+    steps = {*(p + d for p in marks for d in (-1, 0, 1)), *(last * i / GRID for i in range(GRID + 1))}
+    for node in timed:
+        if last < FEW_STEPS or any(u in timed for u in users.get(node, [])):
+            continue
+
+        def at(step: Fraction, of: Node = node):
+            moment = {"step": step, "total_steps": last, "progress": step / last}
+            with suppress(Inexact):
+                return GroupEvaluator(of, [], moment)([()], {})[0]
+
+        values = [(step, at(step)) for step in sorted(steps) if 0 <= step <= last - 1]
+        if any(value is None for _, value in values):
+            continue
+        span = max(value for _, value in values) - min(value for _, value in values)
+        for (low, below), (high, above) in pairwise(values):
+            while high - low > SHORTEST and span and abs(above - below) * 10 >= span:
+                middle = (low + high) / 2
+                value = at(middle)
+                if value is None:
+                    break
+                nearer = abs(value - below) > abs(above - value)
+                (high, above), (low, below) = (
+                    ((middle, value), (low, below)) if nearer else ((high, above), (middle, value))
+                )
+            if span and abs(above - below) * 10 >= span and high - low <= SHORTEST:
+                return True
+    return False
 
 
 @finding("schedule-never-moves")
