@@ -125,6 +125,32 @@ def _joint_cases(program: Program, root: Node) -> int:
     return cases
 
 
+@finding("keep-never-holds")
+def keep_never_holds(facts: Facts) -> Iterator[Diagnostic]:
+    """A `keep` that no group satisfies.
+
+    Groups that `keep` leaves out have advantage 0, and the declared domains allow no group that it keeps: nothing is
+    ever learnt, and the loss is 0 from the first step.
+
+    ```yaml
+    components: {correct: {values: [0, 1]}}
+    keep: mean(correct) > 1                          # meant: mean(correct) < 1
+    advantage: grpo
+    ```
+
+    Write the threshold on the scale that is declared: `keep: 0 < mean(correct) and mean(correct) < 1`.
+    """
+    keep = facts.program.keep
+    if keep is not None and (keep.constant == 0 or keep.domain.constant == 0):
+        yield facts.warn(
+            "keep-never-holds",
+            "no group is ever kept, so every advantage is 0",
+            facts.root_node.get("keep").span,
+            note="never true",
+            help="write the threshold on the scale that is declared",
+        )
+
+
 @finding("group-of-one")
 def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
     """Groups of one rollout, and an advantage that compares within groups.

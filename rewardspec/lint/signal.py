@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement, product
 from math import comb
 
 from rewardspec.diagnostics import Diagnostic
-from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
 from rewardspec.lint.finding import MOST_LOOKED_AT, Facts, finding
 from rewardspec.ops.reductions import REDUCTIONS
@@ -24,7 +24,8 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
     What has mean 0 and deviation 1 in every group is not changed by being normalised again: the second step does
     nothing, but for eps. Where weights or another term stand between the two, they are what it undoes. It
     happened in a shipped
-    configuration (CoursIA#10603), where it took the gradient along.
+    configuration (CoursIA#10603), where it took the gradient along. A sum of z-scores (`decoupled`) is scaled anew in
+    every group, so that what weights and rare rewards are worth depends on what else the group has.
 
     ```yaml
     components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
@@ -36,27 +37,33 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
     graph = facts.program.graph
     for node in walk([facts.program.advantage]):
         outer = match_zscore(graph, node)
-        if outer is None or outer.over is not Level.GROUP or outer.where is not None or outer.by is not None:
+        if outer is None or outer.where is not None or outer.by is not None or outer.x.level is not Level.ROLLOUT:
             continue
-        if _is_normalised(facts, outer.x):
+        if _is_normalised(graph, outer.x, outer.over):
+            same = "the batch" if outer.over is Level.BATCH else "the same groups"
             yield facts.warn(
                 "normalised-twice",
-                "what is normalised here has been normalised over the same groups before",
+                f"what is normalised here has been normalised over {same} before",
                 facts.advantage_place(),
                 help="once is enough: `grpo`, or `gdpo` for one z-score a component",
             )
             return
 
 
-def _is_normalised(facts: Facts, node: Node) -> bool:
-    """Whether a node is a group z-score, times one number."""
-    while node.op in ("*", "/", "neg", "spread"):
-        inner = [a for a in node.args if a.level is Level.ROLLOUT]
-        if len(inner) != 1 or any(a.level is not Level.BATCH for a in node.args if a is not inner[0]):
-            return False
-        (node,) = inner
-    found: ZScore | None = match_zscore(facts.program.graph, node)
-    return found is not None and found.over is Level.GROUP and found.where is None and found.by is None
+def _is_normalised(graph: Graph, node: Node, over: Level) -> bool:
+    """Whether a node is made of z-scores over the same rollouts: scaled, shifted, added up, whitened over the batch."""
+    found: ZScore | None = match_zscore(graph, node)
+    if found is not None and found.where is None and found.by is None and found.x.level is Level.ROLLOUT:
+        return found.over is over or (found.over is Level.BATCH and _is_normalised(graph, found.x, over))
+    inner = [a for a in node.args if a.level is Level.ROLLOUT and a.constant is None]
+    match node.op:
+        case "*" | "/" | "spread" | "neg" | "+" | "-" | "sum_components":
+            if any(a.level is not Level.BATCH for a in node.args if a not in inner and a.constant is None):
+                return False
+            if len(inner) > 1 and (node.op in ("*", "/") or over is Level.BATCH):
+                return False
+            return bool(inner) and all(_is_normalised(graph, a, over) for a in inner)
+    return False
 
 
 @finding("sum-merges-groups")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
 
 from rewardspec.diagnostics import Diagnostic, Label, Report
 from rewardspec.ir.exact import GroupEvaluator
@@ -119,7 +118,7 @@ def _least(facts: Facts, add: Expr, passed: list[Expr]) -> Fraction | None:
 
 @finding("stages-out-of-order")
 def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
-    """A later stage asks for less of the same thing than an earlier one.
+    """A later stage asks for no more of the same thing than an earlier one.
 
     Who has passed the earlier stage has passed this one: its condition does nothing, and most often two thresholds are
     swapped.
@@ -136,17 +135,36 @@ def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
     Put the lower threshold first.
     """
     for name in facts.declared.components:
-        limits: list[tuple[str, object, Expr]] = []
+        asked: list[tuple[str, Fraction, bool, Expr]] = []
         for _, when in _stages(facts, name):
-            match when:
-                case Operation(operator=(">=" | ">"), operands=(Name(text=text), Number(value=limit))):
-                    limits.append((text, limit, when))
-        for (first, low, earlier), (second, high, later) in pairwise(limits):
-            if first == second and high <= low:
+            found = _threshold(facts, when)
+            if found is None:
+                continue
+            of, limit, strictly = found
+            before = next((a for a in asked if a[0] == of and (a[1], a[2]) >= (limit, strictly)), None)
+            if before is not None:
                 yield facts.warn(
                     "stages-out-of-order",
-                    f"this stage of `{name}` asks for less of `{first}` than the one before",
-                    later.span,
-                    labels=(Label(earlier.span, "asked for already"),),
+                    f"this stage of `{name}` asks for no more of `{of}` than one before",
+                    when.span,
+                    labels=(Label(before[3].span, "asked for already"),),
                     help="put the lower threshold first",
                 )
+            asked.append((of, limit, strictly, when))
+
+
+def _threshold(facts: Facts, when: Expr | None) -> tuple[str, Fraction, bool] | None:
+    """What a condition asks for more of, how much, and whether more than that: of `score >= 0.5`, score, 0.5 and no."""
+    match when:
+        case Operation(operator=(">=" | ">") as operator, operands=(Name(text=text), limit)):
+            pass
+        case Operation(operator=("<=" | "<") as operator, operands=(limit, Name(text=text))):
+            pass
+        case _:
+            return None
+    lowering = Lowering(facts.declared, Report())
+    try:
+        constant = lowering.number(limit, lowering.user).constant
+    except Skip:
+        return None
+    return None if constant is None else (text, constant, "=" not in operator)
