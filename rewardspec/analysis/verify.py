@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations_with_replacement, product
 from math import comb, inf, nan
 
@@ -138,9 +139,10 @@ class Question:
     program: Program
     root: Node  # the advantage less the step over the batch
     step: str  # what that step may do: none, scale, shift
+    most_tried: int = 16 * MOST_STATES  # rows of columns that are looked through for what one rollout can be
 
     @classmethod
-    def of(cls, spec: Spec) -> Question:
+    def of(cls, spec: Spec, most_tried: int = 16 * MOST_STATES) -> Question:
         report = Report()
         with deep_stack():
             declared = replace(spec.declarations, given={**spec.declarations.given, "eps": Fraction(0)})
@@ -148,7 +150,7 @@ class Question:
         if program is None:
             raise SpecError(report.sorted())
         root = _told(program.graph, program.advantage)
-        return cls(spec, program, root, batch_step(program.graph, program.advantage))
+        return cls(spec, program, root, batch_step(program.graph, program.advantage), most_tried)
 
     def __post_init__(self):
         program = self.program
@@ -157,7 +159,7 @@ class Question:
         fine, coarse, complete = column_points(program, self.nodes)
         self.fine = {node: list(points) for node, points in fine.items()}
         self.coarse = {name: list(points) for name, points in coarse.items()}
-        self.moments, self.all_moments = _moments(self.nodes)
+        self.moments, self.all_moments = moments_of(self.nodes)
         self.complete = complete and self.all_moments
         self.intervals = not complete
 
@@ -180,15 +182,20 @@ class Question:
 
     def states(self) -> tuple[list[tuple], bool]:
         """What one rollout can measure, and whether that is all: one of those that lead to the same values."""
+        return self._states
+
+    @cached_property
+    def _states(self) -> tuple[list[tuple], bool]:
         points = list(self.fine.values())
         count = 1
         for values in points:
             count *= len(values)
-        if count <= 16 * MOST_STATES:
+        if count <= self.most_tried:
             rows, complete = list(product(*points)), True
         else:
             draw = random.Random(0)
-            rows = [tuple(draw.choice(values) for values in points) for _ in range(MOST_STATES)]
+            few = min(MOST_STATES, self.most_tried // 8)
+            rows = list(zip(*(draw.choices(values, k=few) for values in points), strict=True))
             complete = False
         key = self._rollout_values(rows)
         kept: dict = {}
@@ -209,17 +216,23 @@ class Question:
         wanted = list(dict.fromkeys([*ends, *(c for paths in gates.values() for path in paths for c in path)]))
         if any(n.op == "given" for n in walk(wanted)):
             return rows
-        evaluators = {n: GroupEvaluator(n, list(self.fine), {}, floats=False) for n in wanted}
+        values: dict[Node, list] = {}
         try:
-            found = [{n: e([row], {})[0] for n, e in evaluators.items()} for row in rows]
+            for n in wanted:
+                read = [(at, c) for at, c in enumerate(self.fine) if c in walk([n])]
+                of_each = [tuple(row[at] for at, _ in read) for row in rows]
+                kinds = list(dict.fromkeys(of_each))
+                found = GroupEvaluator(n, [c for _, c in read], {}, floats=False)(kinds, {})
+                value_of = dict(zip(kinds, found, strict=True))
+                values[n] = [value_of[kind] for kind in of_each]
         except Inexact:
             return rows
         return [
             tuple(
-                values[n] if any(all(values[c] == 1 for c in path) for path in gates[n]) else "never asked for"
+                values[n][i] if any(all(values[c][i] == 1 for c in path) for path in gates[n]) else "never asked for"
                 for n in ends
             )
-            for values in found
+            for i in range(len(rows))
         ]
 
     def groups(self, size: int, seed: int) -> tuple[list[tuple[tuple, dict, dict]], bool]:
@@ -437,7 +450,7 @@ def _moved(value, domain: Domain, reach: float, draw: random.Random) -> Fraction
     return Fraction(min(max(x, float(domain.lo)), float(domain.hi))).limit_denominator(10**6)
 
 
-def _moments(nodes: Sequence[Node]) -> tuple[list[dict], bool]:
+def moments_of(nodes: Sequence[Node]) -> tuple[list[dict], bool]:
     """Values of `step`, `progress` and `total_steps` to look at, and whether they stand for all."""
     order = walk(nodes)
     used = {

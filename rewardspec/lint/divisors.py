@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import inf
 
 from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.exact import GroupEvaluator
@@ -13,6 +14,7 @@ from rewardspec.lint.finding import Facts, finding
 from rewardspec.types import Level, format_number
 
 SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
+USUAL_EPS = Fraction(1, 10**6)
 HUGE = 100
 MOST_ROWS = 32
 
@@ -112,7 +114,9 @@ def eps_outweighs_spread(facts: Facts) -> Iterator[Diagnostic]:
             f"eps {format_number(eps)} is more than a spread of {least:.3g} that it is added to",
             place or facts.own_place(node),
             labels=(Label(facts.own_place(node), "normalised with it"),) if place is not None else (),
-            help="leave eps at 1e-6, or scale the values up: `scale: [0, 1]`",
+            help="leave eps at 1e-6, or scale the values up: `scale: [0, 1]`"
+            if eps > USUAL_EPS
+            else "scale the values up: `scale: [0, 1]`",
         )
         return
 
@@ -162,7 +166,7 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
             columns = {name: points[0] for name, points in facts.question.coarse.items()}
             group = ((row, more), columns, facts.question.moments[0])
             advantages = _in_floats(facts, group)
-            if None in advantages or abs(advantages[0] - advantages[1]) < 1:
+            if None in advantages or not 1 <= abs(advantages[0] - advantages[1]) < inf:
                 continue
             name, changed = node.attributes[0], _changed(facts, group)
             if changed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
@@ -10,24 +11,31 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from inspect import cleandoc
+from itertools import product
+from math import inf, prod
 
-from rewardspec.analysis.parts import without_batch
+from rewardspec.analysis.parts import over_batch, points_of, users_of, without_batch
 from rewardspec.analysis.verify import Question
 from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, did_you_mean, shorten
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import lower
+from rewardspec.ir.lower import Lowering, lower
+from rewardspec.ir.values import Skip
 from rewardspec.lint.errors import OF_ALLOW, PAGES
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.syntax.yaml import Mapping
-from rewardspec.types import Level
+from rewardspec.types import Level, format_number
 
 SIZES = (2, 3)  # of the groups that are looked at
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
 FEW = 61
+MOST_NODES = 40_000  # in all of these few
+MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
+MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
 
 # Findings that no one component draws: only the spec's own `allow:` is about them.
 OF_SPEC = frozenset(
@@ -35,13 +43,35 @@ OF_SPEC = frozenset(
         "advantage-undefined",
         "dead-groups",
         "group-of-one",
+        "keep-never-holds",
         "phantom-gradient",
         "sum-merges-groups",
         "wrong-above-right",
     }
 )
 
-_OUTCOMES = re.compile(r"(is_)?(correct|outcome|success|solved|acc|pass|answer|right|exact_match)", re.IGNORECASE)
+# Words of names: what says that an answer is right, the plainest first; and what is never that.
+_RIGHT = [
+    {"correct", "correctness", "outcome", "success", "successful", "solved", "accuracy", "acc", "exact"},
+    {"verifier", "verified", "right", "pass", "passed", "passes", "answer", "answers"},
+]
+_NOT_RIGHT = {"format", "formatted", "formatting", "tag", "tags", "tagged", "xml", "json", "box", "boxed", "style"}
+_NOT_RIGHT |= {"length", "len", "lengths", "token", "tokens", "words", "chars", "short", "long", "brief", "concise"}
+_NOT_RIGHT |= {"present", "given", "parsed", "parses", "valid", "closed", "think", "thinking", "reasoning", "language"}
+_NOT_RIGHT |= {
+    "wrong",
+    "incorrect",
+    "error",
+    "errors",
+    "fail",
+    "fails",
+    "failed",
+    "bad",
+    "no",
+    "not",
+    "penalty",
+    "rate",
+}
 
 
 @dataclass(frozen=True)
@@ -122,40 +152,119 @@ class Facts:
 
     @cached_property
     def outcome(self) -> str | None:
-        """The component that says whether an answer is right: a binary one that gates others, or is called so."""
-        binary = [
-            name
-            for name, node in self.shaped.items()
-            if node.domain.condition and node.domain.constant is None and not node.domain.missing
-        ]
-        gating = {n for name in self.declared.components for n in self.gate_names(name) if n != name}
-        for name in [n for n in binary if n in gating] + [n for n in binary if _OUTCOMES.match(n)]:
-            if self.declared.components[name].when is None:
-                return name
-        return None
+        """The component that says whether an answer is right: one of two values that is called so, or gates others.
+
+        None where two could be meant.
+        """
+        two = [n for n, node in self.shaped.items() if node.domain.values is not None and len(node.domain.values) == 2]
+        return self._most_like_an_outcome([n for n in two if self._rises(n)])
 
     @cached_property
     def graded_outcome(self) -> str | None:
         """A component that is called an outcome, or gates others, and has more values than right and wrong."""
         if self.outcome is not None:
             return None
-        gating = {n for name in self.declared.components for n in self.gate_names(name) if n != name}
-        graded = [
-            name for name, node in self.shaped.items() if node.domain.constant is None and node.level is Level.ROLLOUT
-        ]
-        for name in [n for n in graded if n in gating] + [n for n in graded if _OUTCOMES.match(n)]:
-            if self.declared.components[name].when is None:
-                return name
-        return None
+        graded = [n for n, node in self.shaped.items() if node.domain.values is None or len(node.domain.values) > 2]
+        return self._most_like_an_outcome([n for n in graded if self.shaped[n].level is Level.ROLLOUT])
+
+    def _most_like_an_outcome(self, names: list[str]) -> str | None:
+        weights = {c.name: c.weight for c in self.program.components}
+        ranks: dict[tuple, list[str]] = {}
+        for name in names:
+            words = words_of(name)
+            if words & _NOT_RIGHT or self.declared.components[name].when is not None or weights[name].domain.lo < 0:
+                continue
+            plain = next((i for i, right in enumerate(_RIGHT) if words & right), len(_RIGHT))
+            gating = any(self.counts_only_with(other, name) for other in self.shaped if other != name)
+            if gating or plain < len(_RIGHT):
+                ranks.setdefault((plain == len(_RIGHT), not gating, plain, len(words)), []).append(name)
+        best = ranks[min(ranks)] if ranks else []
+        return best[0] if len(best) == 1 else None
+
+    def _rises(self, name: str) -> bool:
+        """Whether a component of two values is not missing, and is the more the more was measured."""
+        node = self.shaped[name]
+        column = next((n for n in walk([node]) if n.op == "column" and n.attributes[0] == name), None)
+        if node.domain.missing or column is None:
+            return not node.domain.missing
+        try:
+            first, last = GroupEvaluator(node, [column], {})([(column.domain.lo,), (column.domain.hi,)], {})
+        except (Inexact, KeyError):
+            return False
+        return first < last
+
+    @property
+    def success(self) -> str:
+        """The condition under which the outcome says that an answer is right."""
+        return f"{self.outcome} >= {format_number(self.shaped[self.outcome].domain.hi)}"
+
+    @property
+    def any_success(self) -> str:
+        return f"any({self.outcome if self.shaped[self.outcome].domain.condition else self.success})"
+
+    def succeeded(self, group: tuple) -> list[bool] | None:
+        """Which rollouts of a group are right; None where that has no exact value."""
+        values = self.shaped_in(self.outcome, group)
+        return None if values is None else [v == self.shaped[self.outcome].domain.hi for v in values]
+
+    def counts_only_with(self, name: str, outcome: str) -> bool:
+        """Whether a gate of a component is open only where another component has the greatest of its values."""
+        lowering = Lowering(self.declared, Report())
+        top = self.shaped[outcome].domain.hi
+        for gate in self.gates(name):
+            if outcome not in self.names(gate):
+                continue
+            try:
+                nodes = [lowering.condition(gate, lowering.user), lowering.component(outcome)]
+                tried = some_rollouts(nodes)
+                found = [GroupEvaluator(n, tried[0], {})(tried[1], {}) for n in nodes] if tried else [[None], [None]]
+            except (Skip, Inexact):
+                continue
+            if all(holds == 0 or value == top for holds, value in zip(*found, strict=True)):
+                return True
+        return False
+
+    def gate_help(self, name: str, condition: str) -> str:
+        """How to let a component count only under a condition, as text that the language takes."""
+        lowest = self.shaped[name].domain.lo
+        if name in self._behind(condition.partition(" ")[0]):
+            return f"count `{name}` only in answers that are right"  # a gate on what it is part of would be a circle
+        if self.declared.components[name].when is not None:
+            return f"add `and {condition}` to its `when`"
+        if lowest >= 0:
+            return f"add `when: {condition}`"
+        return f"add `when: {condition}` and `otherwise: {format_number(lowest) if lowest > -inf else 'ignore'}`"
+
+    def _behind(self, name: str) -> set[str]:
+        """The components that one is made of, through others too, and itself."""
+        found: set[str] = set()
+        queue = [name]
+        while queue:
+            name = queue.pop()
+            declaration = self.declared.components.get(name)
+            if name in found or declaration is None:
+                continue
+            found.add(name)
+            for expr in (declaration.value, declaration.when):
+                queue += self.names(expr) if expr is not None else ()
+        return found
+
+    @property
+    def gate_rest_help(self) -> str:
+        below = any(node.domain.lo < 0 for name, node in self.shaped.items() if name != self.outcome)
+        return f"gate the rest with `when: {self.success}`" + below * " (and `otherwise:`, where it can be below 0)"
+
+    def gates(self, component: str) -> list[Expr]:
+        """The conditions of a component: its `when`, or those of its stages."""
+        declaration = self.declared.components[component]
+        found = [declaration.when] if declaration.when is not None else []
+        if self.document.components[component].stages and declaration.value is not None:
+            found += [e.condition for e in parts(declaration.value) if isinstance(e, If)]
+        return found
 
     def gate_names(self, component: str) -> set[str]:
         """Components and signals that the gates of a component read, through definitions too."""
-        declaration = self.declared.components[component]
-        gates = [declaration.when] if declaration.when is not None else []
-        stages = self.document.components[component].stages
-        if stages and declaration.value is not None:
-            gates += [e.condition for e in parts(declaration.value) if isinstance(e, If)]
-        return {n for gate in gates for n in self.names(gate)}
+        return {n for gate in self.gates(component) for n in self.names(gate)}
 
     def names(self, expr: Expr) -> set[str]:
         """Names of an expression, those of definitions replaced by what they stand for."""
@@ -195,7 +304,7 @@ class Facts:
 
     @cached_property
     def question(self) -> Question:
-        return Question.of(self.spec)
+        return Question.of(self.spec, MOST_TRIED)
 
     @cached_property
     def with_eps(self) -> Facts:
@@ -207,51 +316,74 @@ class Facts:
             return self
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
-        found.question = Question(self.spec, program, root, self.question.step)
+        found.question = Question(self.spec, program, root, self.question.step, MOST_TRIED)
         return found
 
     @cached_property
     def groups(self) -> dict[int, list[tuple]] | None:
         """Every group of two and of three: (rollouts, columns of the group, moment). None where there are too many."""
-        found = {size: groups for size, groups in self.some_groups.items() if len(groups) != FEW}
-        return found or None
+        found = {size: groups for size, groups in self.some_groups.items() if len(groups) == self._sizes[size]}
+        return found if self.question.states()[1] and found else None
 
     @cached_property
     def some_groups(self) -> dict[int, list[tuple]]:
-        """Groups of two and of three: all of them, or `FEW` where there are too many."""
-        found = {}
+        """Groups of two and of three: all of them, or a few where there are too many."""
+        found: dict[int, list[tuple]] = {}
+        self._sizes: dict[int, int] = {}
         for size in SIZES:
             groups, _ = self.question.groups(size, 0)
-            found[size] = groups if len(groups) <= MOST_LOOKED_AT else groups[:: len(groups) // FEW][:FEW]
+            few = max(FEW // 5, min(FEW, MOST_NODES // len(walk(self.question.nodes))))
+            self._sizes[size] = len(groups)
+            found[size] = groups if len(groups) <= MOST_LOOKED_AT else groups[:: len(groups) // few][:few]
         return found
 
     @cached_property
     def looks_at_batch(self) -> bool:
         """Whether more than a change of scale depends on the rest of the batch."""
-        from rewardspec.analysis.parts import over_batch
-
         return any(over_batch(n) for n in walk([self.question.root]))
 
     def values(self, node: Node, group: tuple) -> list | None:
         """The exact values of a node of `question`'s graph in a group; None where there are none."""
         members, columns, moment = group
-        key = node.id
+        key = (node.id, *moment.items())
         evaluators = self.__dict__.setdefault("_evaluators", {})
+        if key not in evaluators:
+            read = set(walk([node]))
+            places = [(at, column) for at, column in enumerate(self.question.fine) if column in read]
+            evaluators[key] = [at for at, _ in places], GroupEvaluator(node, [c for _, c in places], moment)
+        places, evaluate = evaluators[key]
         try:
-            if (key, tuple(moment.items())) not in evaluators:
-                evaluators[key, tuple(moment.items())] = GroupEvaluator(node, list(self.question.fine), moment)
-            return evaluators[key, tuple(moment.items())](members, columns)
+            return evaluate([tuple(row[at] for at in places) for row in members], columns)
         except Inexact:
             return None
 
     def advantages(self, group: tuple) -> list | None:
         return self.values(self.question.root, group)
 
+    def each_of_some_groups(self) -> Iterator[tuple[tuple, list | None]]:
+        """The groups of `some_groups` and their advantages, which are worked out once."""
+        kept = self.__dict__.setdefault("_kept_advantages", {})
+        for size, groups in self.some_groups.items():
+            for at, group in enumerate(groups):
+                if (size, at) not in kept:
+                    kept[size, at] = self.advantages(group)
+                yield group, kept[size, at]
+
+    def transferred(self, theirs: Facts, group: tuple) -> list | None:
+        """The advantages that another spec gives a group; None where it reads columns that this one does not."""
+        members, columns, moment = group
+        names = [n.attributes[0] for n in self.question.fine]
+        own = [n.attributes[0] for n in theirs.question.fine]
+        if not (set(own) <= set(names) and set(theirs.question.coarse) <= set(columns)):
+            return None
+        rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
+        return theirs.advantages((rows, columns, moment))
+
     @cached_property
     def wrong_above_right(self) -> tuple[tuple, list] | None:
         """A small group, and its advantages, in which a wrong answer is above a right one."""
         for group, advantages in self.looked_at():
-            right = self.shaped_in(self.outcome, group)
+            right = self.succeeded(group)
             if right is None or not any(right) or all(right):
                 continue
             worst = min(a for a, r in zip(advantages, right, strict=True) if r)
@@ -264,13 +396,11 @@ class Facts:
         """Small groups and their advantages, where there is an outcome and the rest of the batch does not decide."""
         if self.outcome is None or self.looks_at_batch or self.question.step == "shift":
             return
-        for groups in self.some_groups.values():
-            for group in groups:
-                advantages = self.advantages(group)
-                if advantages is None:
-                    return
-                if None not in advantages:
-                    yield group, advantages
+        for group, advantages in self.each_of_some_groups():
+            if advantages is None:
+                return
+            if None not in advantages:
+                yield group, advantages
 
     def shaped_in(self, name: str, group: tuple) -> list | None:
         node = next(c.shaped for c in self.question.program.components if c.name == name)
@@ -280,14 +410,55 @@ class Facts:
         """A group on a line: what each rollout is worth, and what it gets."""
         columns = {name: values for name in self.shaped if (values := self.shaped_in(name, group)) is not None}
         telling = [name for name, values in columns.items() if name == self.outcome or len(set(values)) > 1]
+        telling = sorted(telling or columns, key=lambda name: len(set(columns[name])) < 2 and name != self.outcome)[:5]
+        shown = [[f"{n} {_shown(columns[n][i])}" for n in telling] for i in range(len(advantages))]
+        for at, node in enumerate(self.question.fine):  # signals, where components do not tell rollouts apart
+            gets = {(tuple(row), a) for row, a in zip(shown, advantages, strict=True)}
+            differ = len({row[at] for row in group[0]}) > 1
+            if len({row for row, _ in gets}) < len(gets) and differ and node.attributes[0] not in columns:
+                for row, values in zip(shown, group[0], strict=True):
+                    row.append(f"{node.attributes[0]} {_shown(values[at], node.domain.symbols)}")
+        more = ["..."] * (sum(len(set(values)) > 1 or n == self.outcome for n, values in columns.items()) > 5)
         rows: dict[str, int] = {}
-        for i, a in enumerate(advantages):
-            shown = [
-                f"{n} {'-' if columns[n][i] is None else format(float(columns[n][i]), '.4g')}" for n in telling[:5]
-            ]
-            row = f"({', '.join([*shown, *['...'] * (len(telling) > 5)])}) gets {float(a):.3g}"
+        for values, a in zip(shown, advantages, strict=True):
+            row = f"({', '.join([*values, *more])}) gets {float(a):.3g}"
             rows[row] = rows.get(row, 0) + 1
         return "; ".join(row if count == 1 else f"{count} x {row}" for row, count in rows.items())
+
+
+def _shown(value, symbols: Sequence[str] | None = None) -> str:
+    return "-" if value is None else symbols[int(value)] if symbols else format(float(value), ".4g")
+
+
+def words_of(name: str) -> set[str]:
+    """The words that a name is made of: of `mathCorrect_2`, math and correct."""
+    return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()))
+
+
+def some_rollouts(nodes: Sequence[Node]) -> tuple[list[Node], list[tuple]] | None:
+    """The columns of nodes, and values that rollouts can have there: every one of finite domains, if they are few.
+
+    None where a rollout's own columns, and the moment, do not decide the nodes.
+    """
+    order = walk(nodes)
+    times = ("step", "progress", "total_steps")
+    if any(n.op in (*REDUCTIONS, "copies") or (n.op == "given" and n.attributes[0] not in times) for n in order):
+        return None
+    users = users_of(order)
+    columns = [n for n in order if n.op == "column"]
+    endless = sum(n.domain.values is None for n in columns)
+    between = int(MOST_ROLLOUTS ** (1 / max(1, endless))) // 4
+    points = []
+    for node in columns:
+        found = set(points_of(node.domain, node, users, is_result=True)[0])
+        if node.domain.values is None:
+            lo, hi = min(found), max(found)
+            found |= {lo + (hi - lo) * Fraction(i, between + 1) for i in range(1, between + 1)}
+        points.append(sorted(found))
+    if prod(len(values) for values in points) <= MOST_ROLLOUTS:
+        return columns, list(product(*points))
+    draw = random.Random(0)
+    return columns, [tuple(draw.choice(values) for values in points) for _ in range(MOST_ROLLOUTS)]
 
 
 def parts(expr: Expr) -> Iterator[Expr]:

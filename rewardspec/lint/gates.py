@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.analysis.verify import moments_of
+from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding
-from rewardspec.syntax.tree import If
+from rewardspec.lint.finding import Facts, finding, some_rollouts, words_of
+from rewardspec.syntax.tree import Expr, If
+
+_LENGTHS = {"length", "lengths", "len", "truncated", "truncation", "overlong"}
+_COUNTED = {"token", "tokens", "word", "words", "char", "chars", "character", "characters"}
+_OF_SOME_KIND = {"bad", "banned", "stop", "special", "forbidden", "repeated", "foreign", "unknown"}
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def _condition(facts: Facts, name: str) -> Node | None:
     """The gate of a component as a node of a graph of its own."""
-    from rewardspec.diagnostics import Report
-
     declaration = facts.declared.components[name]
     if declaration.when is None or not isinstance(declaration.value, If):
         return None
@@ -76,25 +81,37 @@ def gate_on_moving_scale(facts: Facts) -> Iterator[Diagnostic]:
             component = facts.document.components.get(other)
             if component is None or component.scale is None or other == name:
                 continue
-            declaration = facts.declared.components[other]
-            moving = (
-                facts.names(declaration.value) & {"step", "progress", "total_steps"} if declaration.value else set()
-            )
-            names_raw = declaration_reads_raw(facts, name, other)
-            if moving and not names_raw:
+            if any(_moves(facts, gate, other) for gate in facts.gates(name)):
                 yield facts.warn(
                     "gate-on-moving-scale",
                     f"the gate of `{name}` compares `{other}`, whose scale moves with training",
                     facts.component_place(name, "when" if facts.document.components[name].when else "stages"),
                     labels=(Label(facts.component_place(other, "scale"), "moves"),),
-                    help=f"compare what was measured: `raw({other})`",
+                    help=f"compare what was measured: `raw({other})`"
+                    if other in facts.declared.columns
+                    else f"compare what `{other}` is made of",
                 )
 
 
-def declaration_reads_raw(facts: Facts, name: str, other: str) -> bool:
-    when = facts.declared.components[name].when
-    text = when.span.text.replace(" ", "") if when is not None else ""
-    return f"raw({other})" in text and text.count(other) == text.count(f"raw({other})")
+def _moves(facts: Facts, gate: Expr, other: str) -> bool:
+    """Whether a rollout passes a gate at one moment and not at another, because of what `other` is worth then."""
+    lowering = Lowering(facts.declared, Report())
+    try:
+        condition = lowering.condition(gate, lowering.user)
+        value = lowering.component(other)
+    except Skip:
+        return False
+    compared = [n for n in walk([condition]) if n.op in COMPARISONS and value in walk([n])]
+    tried = some_rollouts([condition])
+    if tried is None or not any(n.op == "given" for n in walk([value])):
+        return False
+    columns, rows = tried
+    moments, _ = moments_of([condition])
+    seen = [[GroupEvaluator(n, columns, moment)(rows, {}) for moment in moments] for n in (condition, *compared)]
+    passes, *comparisons = ([set(at) for at in zip(*by_moment, strict=True)] for by_moment in seen)
+    return any(
+        len(passes[i]) > 1 and any(len(comparison[i]) > 1 for comparison in comparisons) for i in range(len(rows))
+    )
 
 
 @finding("ungated-sibling")
@@ -119,19 +136,19 @@ def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
     outcome = facts.outcome
     if outcome is None:
         return
-    gated = [name for name in facts.declared.components if outcome in facts.gate_names(name)]
+    gated = [name for name in facts.declared.components if facts.counts_only_with(name, outcome)]
     if not gated:
         return
     for name, node in facts.shaped.items():
         reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
-        if name == outcome or name in gated or node.domain.constant is not None or outcome in reads:
+        if name == outcome or outcome in facts.gate_names(name) or node.domain.constant is not None or outcome in reads:
             continue
         yield facts.warn(
             "ungated-sibling",
             f"`{name}` is paid also where `{outcome}` fails, unlike `{gated[0]}`",
             facts.component_place(name),
             labels=(Label(facts.component_place(gated[0]), "counts only where it holds"),),
-            help=f"add `when: {outcome} >= 1`, or `allow: {{ungated-sibling: why}}`",
+            help=f"{facts.gate_help(name, facts.success)}, or `allow: {{ungated-sibling: why}}`",
         )
 
 
@@ -161,14 +178,18 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
         reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
         if name == outcome or outcome in facts.gate_names(name) or outcome in reads:
             continue
-        if node.domain.constant is None and any(_is_length(column) for column in reads):
+        if node.domain.constant is None and any(_is_length(facts, column) for column in reads):
             yield facts.warn(
                 "length-without-success",
                 f"`{name}` is paid for its length whether or not `{outcome}` holds",
                 facts.component_place(name),
-                help=f"add `when: {outcome} >= 1`",
+                help=facts.gate_help(name, facts.success),
             )
 
 
-def _is_length(column: str) -> bool:
-    return any(word in column.lower() for word in ("token", "length", "words", "truncated", "chars"))
+def _is_length(facts: Facts, column: str) -> bool:
+    """Whether a column is a length, or whether there was too much of it, by the words of its name."""
+    words = words_of(column)
+    values = facts.declared.columns[column].domain.values
+    counts = words & _COUNTED and not words & _OF_SOME_KIND and (values is None or len(values) > 2)
+    return bool(counts or words & _LENGTHS)

@@ -5,9 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from fractions import Fraction
+from math import prod
 
+from rewardspec.analysis.parts import (
+    Model,
+    States,
+    column_points,
+    connected,
+    find_states,
+    is_boundary,
+    of_rollout,
+    split,
+    users_of,
+)
 from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.lower import Program
 from rewardspec.lint.finding import Facts, finding
 from rewardspec.lint.weights import scattered
 from rewardspec.ops.reductions import REDUCTIONS
@@ -16,6 +30,9 @@ from rewardspec.types import Level
 MOSTLY = 0.5  # of groups without gradient
 SIZES = (4, 8, 16, 32)  # of groups that a spread is looked for in
 MOST_ROLLOUTS = 64  # of a group that is counted
+MOST_CASES = 3000  # values of columns that are looked through for what one rollout can be
+MOST_VALUES = 2_000_000  # of nodes, in all groups that are tried
+NEVER = 1e-6
 
 
 @finding("dead-groups")
@@ -35,29 +52,102 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     Take larger groups, easier prompts or partial credit (`values: [0, 0.5, 1]`); draw the groups that have a gradient
     again (`keep:` and `refill:`). `rewardspec simulate SPEC --p correct=0.05 -g 8,16,32` shows how far each helps.
     """
-    if not facts.run.rates or facts.question.intervals or facts.question.root.domain.missing:
-        return
-    if facts.looks_at_batch or facts.question.step == "shift":
+    if not facts.run.rates or facts.looks_at_batch or facts.question.step == "shift":
         return
     from rewardspec.analysis.policy import policy
-    from rewardspec.analysis.simulate import count_groups
 
     model = policy(facts.program, facts.run.rates)
-    for size in facts.run.sizes:
-        moment = {"step": Fraction(0), "total_steps": Fraction(1), "progress": Fraction(0)}
-        signal = count_groups(facts.program, facts.spec.name, size, moment, model=model).signal
-        if signal is None or not signal.groups_without_signal > MOSTLY:
+    facts = facts.with_eps if facts.divides_by_eps else facts
+    read = {n.attributes[0] for n in walk([facts.question.root]) if n.op == "given"}
+    if "total_steps" in read and facts.run.total_steps is None:
+        return
+    for size, share, is_all in _dead_shares(facts, model):
+        if not share > MOSTLY:
             continue
         rates = ", ".join(f"{name}={float(rate):g}" for name, rate in facts.run.rates.items())
         larger = ",".join(str(n) for n in (size, 2 * size, 4 * size) if n <= MOST_ROLLOUTS)
         places = [facts.component_place(name) for name in facts.run.rates if name in facts.shaped]
+        many = f"{share:.0%}" if is_all else f"at least {int(100 * share)}%"
+        start = " at the first step" if read & {"step", "progress"} else ""
         yield facts.warn(
             "dead-groups",
-            f"{signal.groups_without_signal:.0%} of groups of {size} have no gradient under {rates}",
+            f"{many} of groups of {size} have no gradient{start} under {rates}",
             facts.advantage_place(),
             labels=tuple(Label(place, "succeeds that often") for place in places),
             help="larger groups, easier prompts or partial credit leave fewer; "
             f"`rewardspec simulate SPEC --p {rates.replace(' ', '')} -g {larger}` shows how many",
+        )
+
+
+def _dead_shares(facts: Facts, model: Model) -> Iterator[tuple[int, float, bool]]:
+    """(group size, share of groups in which every advantage is 0, whether that is all of them), of the first step.
+
+    Where there are many groups only those of rollouts that are alike are looked at: then the share is at least this.
+    """
+    program, root = facts.question.program, facts.question.root
+    total = Fraction(facts.run.total_steps or 1)
+    moment = {"step": Fraction(0), "total_steps": total, "progress": Fraction(0)}
+    if _joint_cases(program, root) > MOST_CASES:
+        return
+    states = find_states(program, [root], moment, model=model)
+    left = MOST_VALUES // len(walk([root])) if states.complete else 0  # rollouts
+    evaluate = GroupEvaluator(root, states.start, moment)
+    for size in facts.run.sizes:
+        is_all = 3 * states.count(size) * size <= left
+        groups = list(states.each_group(size, states.count(size)) if is_all else _alike_groups(states, size))
+        left -= len(groups) * size
+        if left < 0:
+            return
+        if sum(mass for *_, mass in groups) > MOSTLY:
+            dead = (mass for members, columns, mass in groups if all(v == 0 for v in evaluate(members, columns)))
+            yield size, sum(dead), is_all
+
+
+def _alike_groups(states: States, size: int) -> Iterator[tuple[tuple, dict, float]]:
+    """Groups of one rollout `size` times, and how often they come up."""
+    for columns, odds in states.groups:
+        for row, mass in states.rollouts.items():
+            if mass**size > NEVER:
+                yield (row,) * size, columns, odds * mass**size
+
+
+def _joint_cases(program: Program, root: Node) -> int:
+    """How many values of columns have to be looked through to find what one rollout can be."""
+    nodes = walk([root])
+    points, _, complete = column_points(program, [root])
+    own, users = of_rollout(nodes), users_of(nodes)
+    start = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, [root])]
+    cases = 0 if complete else MOST_CASES + 1
+    for members in connected(start):
+        terms = [[t] for t in split(program.graph, members[0])] if len(members) == 1 else [members]
+        for term in terms:
+            cases += prod(len(points[n]) for n in walk(term) if n in points)
+    return cases
+
+
+@finding("keep-never-holds")
+def keep_never_holds(facts: Facts) -> Iterator[Diagnostic]:
+    """A `keep` that no group satisfies.
+
+    Groups that `keep` leaves out have advantage 0, and the declared domains allow no group that it keeps: nothing is
+    ever learnt, and the loss is 0 from the first step. It follows from the declared domains.
+
+    ```yaml
+    components: {correct: {values: [0, 1]}}
+    keep: mean(correct) > 1                          # meant: mean(correct) < 1
+    advantage: grpo
+    ```
+
+    Write the threshold on the scale that is declared: `keep: 0 < mean(correct) and mean(correct) < 1`.
+    """
+    keep = facts.program.keep
+    if keep is not None and (keep.constant == 0 or keep.domain.constant == 0):
+        yield facts.warn(
+            "keep-never-holds",
+            "no group is ever kept, so every advantage is 0",
+            facts.root_node.get("keep").span,
+            note="never true",
+            help="write the threshold on the scale that is declared",
         )
 
 

@@ -112,8 +112,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     if not program.advantage.domain.missing and not find_checks(program.graph, [program.advantage]):
         return  # the domains prove that there is a value
     facts = facts.with_eps if facts.divides_by_eps else facts
-    for group in (group for groups in facts.some_groups.values() for group in groups):
-        advantages = facts.advantages(group)
+    for group, advantages in facts.each_of_some_groups():
         if any(None in row for row in group[0]) or advantages is None or None not in advantages:
             continue
         at = advantages.index(None)
@@ -123,8 +122,8 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
                 "advantage-undefined",
                 f"a group can end the run: {_rows(facts, group)} get {_listed(advantages)}",
                 facts.advantage_place(),
-                help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out: "
-                "`keep: any(correct)`",
+                help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out with "
+                + (f"`keep: {facts.any_success}`" if facts.outcome and facts.program.keep is None else "`keep:`"),
             )
             return
 

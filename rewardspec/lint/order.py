@@ -53,7 +53,7 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
             facts.component_place(easy),
             labels=(Label(facts.component_place(hard), "a rollout that has only this is below"),),
             note="one that has only this is above",
-            help=f"add `when: {hard} >= {top}` to `{easy}`"
+            help=f"{facts.gate_help(easy, f'{hard} >= {top}')} to `{easy}`"
             + ("" if _worth(facts, hard) < _worth(facts, easy) else undone),
         )
         return

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from math import comb
 
 from rewardspec.diagnostics import Diagnostic
-from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
-from rewardspec.lint.finding import Facts, finding
-from rewardspec.types import Level
+from rewardspec.lint.finding import MOST_LOOKED_AT, Facts, finding
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.types import Level, format_number
+
+MOST_COUNTED = 2000  # groups, over all moments and all values of columns of the group
 
 
 @finding("normalised-twice")
@@ -17,7 +23,8 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
 
     What has mean 0 and deviation 1 in every group is not changed by being normalised again: the second step does
     nothing, but for eps. Where weights or another term stand between the two, they are what it undoes. It happened in a
-    shipped configuration (CoursIA#10603), where it took the gradient along.
+    shipped configuration (CoursIA#10603), where it took the gradient along. A sum of z-scores (`decoupled`) is scaled
+    anew in every group, so that what weights and rare rewards are worth depends on what else the group has.
 
     ```yaml
     components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
@@ -29,27 +36,33 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
     graph = facts.program.graph
     for node in walk([facts.program.advantage]):
         outer = match_zscore(graph, node)
-        if outer is None or outer.over is not Level.GROUP or outer.where is not None or outer.by is not None:
+        if outer is None or outer.where is not None or outer.by is not None or outer.x.level is not Level.ROLLOUT:
             continue
-        if _is_normalised(facts, outer.x):
+        if _is_normalised(graph, outer.x, outer.over):
+            same = "the batch" if outer.over is Level.BATCH else "the same groups"
             yield facts.warn(
                 "normalised-twice",
-                "what is normalised here has been normalised over the same groups before",
+                f"what is normalised here has been normalised over {same} before",
                 facts.advantage_place(),
                 help="once is enough: `grpo`, or `gdpo` for one z-score a component",
             )
             return
 
 
-def _is_normalised(facts: Facts, node: Node) -> bool:
-    """Whether a node is a group z-score, times one number."""
-    while node.op in ("*", "/", "neg", "spread"):
-        inner = [a for a in node.args if a.level is Level.ROLLOUT]
-        if len(inner) != 1 or any(a.level is not Level.BATCH for a in node.args if a is not inner[0]):
-            return False
-        (node,) = inner
-    found: ZScore | None = match_zscore(facts.program.graph, node)
-    return found is not None and found.over is Level.GROUP and found.where is None and found.by is None
+def _is_normalised(graph: Graph, node: Node, over: Level) -> bool:
+    """Whether a node is made of z-scores over the same rollouts: scaled, shifted, added up, whitened over the batch."""
+    found: ZScore | None = match_zscore(graph, node)
+    if found is not None and found.where is None and found.by is None and found.x.level is Level.ROLLOUT:
+        return found.over is over or (found.over is Level.BATCH and _is_normalised(graph, found.x, over))
+    inner = [a for a in node.args if a.level is Level.ROLLOUT and a.constant is None]
+    match node.op:
+        case "*" | "/" | "spread" | "neg" | "+" | "-" | "sum_components":
+            if any(a.level is not Level.BATCH for a in node.args if a not in inner and a.constant is None):
+                return False
+            if len(inner) > 1 and (node.op in ("*", "/") or over is Level.BATCH):
+                return False
+            return bool(inner) and all(_is_normalised(graph, a, over) for a in inner)
+    return False
 
 
 @finding("sum-merges-groups")
@@ -67,21 +80,85 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
 
     `advantage: gdpo` keeps them apart; `rewardspec simulate SPEC -g 4 --advantage grpo --advantage gdpo` counts.
     """
-    if len(facts.shaped) < 2 or facts.groups is None or 3 not in facts.groups or facts.looks_at_batch:
-        return
-    if facts.question.intervals:
+    question = facts.question
+    if facts.looks_at_batch or question.intervals or not _normalises_a_sum(facts):
         return
     other = _under(facts, "decoupled")
-    if other is None:
+    size = next((n for n in (3, 2) if _count(facts, n) <= MOST_LOOKED_AT), None)
+    if other is None or size is None:
         return
-    own, apart = _distinct(facts, 3), _distinct(other, 3)
-    if own is not None and apart is not None and own < apart and own * 4 <= apart * 3:
+    kinds = [(columns, moment) for columns in _each(question.coarse) for moment in question.moments]
+    looked_at = kinds[: 1 + MOST_COUNTED // _count(facts, size)]
+    found = []
+    for kind in looked_at:
+        groups = [(members, *kind) for members in combinations_with_replacement(question.states()[0], size)]
+        own = _distinct(facts.advantages(group) for group in groups)
+        apart = _distinct(facts.transferred(other, group) for group in groups)
+        if own is None or apart is None:
+            return
+        found.append((own, apart, *kind))
+    own, apart, columns, moment = min(found, key=lambda f: Fraction(f[0], f[1]))
+    if own < apart and own * 4 <= apart * 3:
+        everywhere = question.complete and len(found) == len(kinds) and len({f[:2] for f in found}) == 1
         yield facts.warn(
             "sum-merges-groups",
-            f"in groups of 3 this tells {own} advantage groups apart; normalised one by one the rewards give {apart}",
+            f"in groups of {size} this tells {own} advantage groups apart"
+            + ("" if everywhere else _at(facts, columns, moment))
+            + f"; normalised one by one the rewards give {apart}",
             facts.advantage_place(),
             help="`gdpo` normalises each reward by itself before it sums",
         )
+
+
+def _normalises_a_sum(facts: Facts) -> bool:
+    """Whether a sum of several components is what the group is compared by, and no component is left out."""
+    question = facts.question
+    shaped = {c.shaped for c in question.program.components if c.weight.constant != 0}
+    sums = [_summands(n.args[0], shaped) for n in walk([question.root]) if n.op in REDUCTIONS]
+    return any(len(one) > 1 for one in sums) and set().union(*sums) == shaped
+
+
+def _summands(node: Node, shaped: set[Node]) -> set[Node]:
+    """The components that a node is a weighted sum of."""
+    if node in shaped:
+        return {node}
+    match node.op:
+        case "sum_components" | "+" | "-" | "neg" | "spread" | "required" | "*" | "/":
+            inner = [a for a in node.args if a.level is Level.ROLLOUT or node.op in ("spread", "required")]
+            if len(inner) > 1 and node.op in "*/":
+                return set()
+        case "coalesce":
+            inner = [node.args[0]]
+        case "if" if node.args[2].constant is not None or node.args[2].op == "missing":
+            inner = [node.args[1]]
+        case _:
+            return set()
+    return {found for a in inner for found in _summands(a, shaped)}
+
+
+def _count(facts: Facts, size: int) -> int:
+    states, complete = facts.question.states()
+    return comb(len(states) + size - 1, size) if complete else MOST_LOOKED_AT + 1
+
+
+def _each(points: dict[str, list]) -> Iterator[dict]:
+    for values in product(*points.values()):
+        yield dict(zip(points, values, strict=True))
+
+
+def _at(facts: Facts, columns: dict, moment: dict) -> str:
+    """The kind of group, and the moment, that a count is of: ` where `d` is 2, at step 30`."""
+    nodes = {n.attributes[0]: n for n in walk(facts.question.nodes) if n.op == "column"}
+    where = []
+    for name, value in columns.items():
+        symbols = nodes[name].domain.symbols
+        shown = "missing" if value is None else symbols[int(value)] if symbols else format_number(value)
+        where.append(f"`{name}` is {shown}")
+    read = {n.attributes[0] for n in walk(facts.question.nodes) if n.op == "given"}
+    when = [f"{name} {format_number(value)}" for name, value in moment.items() if name in read]
+    found = ["where " + " and ".join(where)] if where else []
+    found += ["at " + ", ".join(when)] if when else []
+    return " " + ", ".join(found) if found else ""
 
 
 def _under(facts: Facts, scheme: str) -> Facts | None:
@@ -92,16 +169,13 @@ def _under(facts: Facts, scheme: str) -> Facts | None:
     return None if other is None else Facts(other)
 
 
-def _distinct(facts: Facts, size: int) -> int | None:
-    groups = (facts.groups or {}).get(size)
-    if groups is None:
-        return None
+def _distinct(all_advantages: Iterator[list | None]) -> int | None:
+    """How many advantage groups can be told apart; None where some have no exact value."""
     found = set()
-    for group in groups:
-        values = facts.advantages(group)
-        if values is None:
+    for advantages in all_advantages:
+        if advantages is None:
             return None
-        found.add(frozenset((v, values.count(v)) for v in values))
+        found.add(frozenset((v, advantages.count(v)) for v in advantages))
     return len(found)
 
 
@@ -125,13 +199,19 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     """
     outcome = facts.outcome
     for group, advantages in facts.looked_at():
-        failed = facts.shaped_in(outcome, group)
-        if failed is not None and not any(failed) and len(set(advantages)) > 1:
+        right = facts.succeeded(group)
+        if right is not None and not any(right) and len(set(advantages)) > 1:
+            failed = f"every `{outcome}` is {format_number(facts.shaped[outcome].domain.lo)}"
             yield facts.warn(
                 "phantom-gradient",
-                f"groups in which every `{outcome}` is 0 still have a gradient: {facts.table(group, advantages)}",
+                f"groups in which {failed} still have a gradient: {facts.table(group, advantages)}",
                 facts.advantage_place(),
-                help=f"gate the rest with `when: {outcome} >= 1`, or leave such groups out: `keep: any({outcome})`",
+                help=f"{facts.gate_rest_help}, or leave such groups out: "
+                + (
+                    f"`keep: {facts.any_success}`"
+                    if facts.program.keep is None
+                    else f"`and {facts.any_success}` in `keep`"
+                ),
             )
             return
 
@@ -158,10 +238,11 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
     if facts.wrong_above_right is None:
         return
     outcome, (group, advantages) = facts.outcome, facts.wrong_above_right
+    right = outcome if facts.shaped[outcome].domain.condition else facts.success
     yield facts.warn(
         "wrong-above-right",
         f"a wrong answer can be above a right one: {facts.table(group, advantages)}",
         facts.advantage_place(),
         help=f"gate what is paid besides `{outcome}`, or lower its weight; "
-        f"`right_above_wrong({outcome})` is a guarantee that `verify` can prove",
+        f"`right_above_wrong({right})` is a guarantee that `verify` can prove",
     )

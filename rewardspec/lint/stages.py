@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from fractions import Fraction
 
 from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.finding import Facts, finding, some_rollouts
 from rewardspec.spec.declarations import read_expression
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
 
@@ -87,17 +88,15 @@ def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
     Write `squash: sigmoid`, or scale what is added to begin at 0.
     """
     for name in facts.declared.components:
-        squashed = facts.document.components[name].squash is not None
+        if facts.document.components[name].squash is not None:
+            continue
+        passed: list[Expr] = []
         for i, (add, when) in enumerate(_stages(facts, name)):
-            if i == 0 or when is None or squashed:
+            passed += [when] if when is not None else []
+            if i == 0 or when is None:
                 continue
-            lowering = Lowering(facts.declared, Report())
-            try:
-                value = lowering.number(add, lowering.user)
-            except Skip:
-                continue
-            least = value.domain.lo  # of a column, or of a set that is known exactly, it is a value that there is
-            if least >= 0 or (value.domain.values is None and value.op != "column"):
+            least = _least(facts, add, passed)
+            if least is None or least >= 0:
                 continue
             yield facts.warn(
                 "stage-lowers-total",
@@ -107,9 +106,26 @@ def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
             )
 
 
+def _least(facts: Facts, add: Expr, passed: list[Expr]) -> Fraction | None:
+    """The least that a stage is seen to add where all of its conditions hold; None where nothing shows it."""
+    lowering = Lowering(facts.declared, Report())
+    try:
+        value = lowering.number(add, lowering.user)
+        gates = [lowering.condition(when, lowering.user) for when in passed]
+    except Skip:
+        return None
+    tried = some_rollouts([value, *gates])
+    if tried is None:
+        return None
+    columns, rows = tried
+    values, *conditions = (GroupEvaluator(n, columns, {})(rows, {}) for n in (value, *gates))
+    held = [v for v, *holds in zip(values, *conditions, strict=True) if v is not None and all(h == 1 for h in holds)]
+    return min(held, default=None)
+
+
 @finding("stages-out-of-order")
 def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
-    """A later stage asks for less of the same thing than an earlier one.
+    """A later stage asks for no more of the same thing than an earlier one.
 
     Who has passed the earlier stage has passed this one: its condition does nothing, and most often two thresholds are
     swapped. It follows from the formula: the conditions of all stages before hold, too (PRS, Eq. 14).
@@ -128,17 +144,36 @@ def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
     Put the lower threshold first: `{add: bonus, when: score >= 0.5}`, then `{add: extra, when: score >= 0.8}`.
     """
     for name in facts.declared.components:
-        limits: list[tuple[str, object, Expr]] = []
+        asked: list[tuple[str, Fraction, bool, Expr]] = []
         for _, when in _stages(facts, name):
-            match when:
-                case Operation(operator=(">=" | ">"), operands=(Name(text=text), Number(value=limit))):
-                    limits.append((text, limit, when))
-        for (first, low, earlier), (second, high, later) in pairwise(limits):
-            if first == second and high <= low:
+            found = _threshold(facts, when)
+            if found is None:
+                continue
+            of, limit, strictly = found
+            before = next((a for a in asked if a[0] == of and (a[1], a[2]) >= (limit, strictly)), None)
+            if before is not None:
                 yield facts.warn(
                     "stages-out-of-order",
-                    f"this stage of `{name}` asks for less of `{first}` than the one before",
-                    later.span,
-                    labels=(Label(earlier.span, "asked for already"),),
+                    f"this stage of `{name}` asks for no more of `{of}` than one before",
+                    when.span,
+                    labels=(Label(before[3].span, "asked for already"),),
                     help="put the lower threshold first",
                 )
+            asked.append((of, limit, strictly, when))
+
+
+def _threshold(facts: Facts, when: Expr | None) -> tuple[str, Fraction, bool] | None:
+    """What a condition asks for more of, how much, and whether more than that: of `score >= 0.5`, score, 0.5 and no."""
+    match when:
+        case Operation(operator=(">=" | ">") as operator, operands=(Name(text=text), limit)):
+            pass
+        case Operation(operator=("<=" | "<") as operator, operands=(limit, Name(text=text))):
+            pass
+        case _:
+            return None
+    lowering = Lowering(facts.declared, Report())
+    try:
+        constant = lowering.number(limit, lowering.user).constant
+    except Skip:
+        return None
+    return None if constant is None else (text, constant, "=" not in operator)

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from math import inf
+from itertools import pairwise, product
+from math import ceil, inf, prod
 
-from rewardspec.analysis.parts import points_of, users_of
+from rewardspec.analysis.parts import columns_of, points_of, users_of
 from rewardspec.compiler import Spec, deep_stack
-from rewardspec.diagnostics import Diagnostic, Report
-from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import lower
-from rewardspec.lint.finding import Facts, finding
+from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, is_elementwise, walk
+from rewardspec.ir.lower import Lowering, Program, lower
+from rewardspec.ir.patterns import match_zscore
+from rewardspec.ir.values import Skip
+from rewardspec.lint.finding import MOST_ROLLOUTS, Facts, finding
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec.declarations import ComponentDeclaration
 from rewardspec.syntax.tree import Call, Expr, If, Number, Operation
 from rewardspec.types import Level, format_number
+
+MOST_LOWERED = 6_000  # nodes, over all components whose weight or scale is changed to see what it does
+GRID = 200  # pieces of a run in which jumps are looked for
+SHORTEST = Fraction(1, 1000)  # of a step
+FEW_STEPS = 20  # in so short a run ramps jump, too
 
 
 @finding("zero-weight")
@@ -46,6 +57,43 @@ def zero_weight(facts: Facts) -> Iterator[Diagnostic]:
             )
 
 
+def unread(facts: Facts, name: str) -> bool:
+    """Whether nothing that decides an advantage reads a column of a component."""
+    program = facts.program
+    columns = columns_of([facts.shaped[name]])
+    decides = [n for n in (program.advantage, program.keep, program.copies) if n is not None]
+    stated = [*decides, *program.guarantees.values(), *program.labels.values()]
+    return bool(columns) and not columns & columns_of(stated) and bool(columns_of([program.advantage]))
+
+
+@finding("component-unread")
+def component_unread(facts: Facts) -> Iterator[Diagnostic]:
+    """A component that the advantage does not read.
+
+    It is declared among what is rewarded, measured and logged; but `advantage` names other components and not this
+    one, so nothing is learnt from it. A reward that was added to the list and not to the formula looks like this, and
+    so does a weight dropped on the way (NeMo-RL#3852).
+
+    ```yaml
+    components:
+      correct: {values: [0, 1]}
+      style: {range: [0, 1]}
+    advantage: zscore(correct)
+    ```
+
+    Add it (`grpo` and `gdpo` take all components), or declare it under `signals:` if it is only to be watched.
+    """
+    for component in facts.program.components:
+        if component.weight.constant != 0 and unread(facts, component.name):
+            yield facts.warn(
+                "component-unread",
+                f"the advantage does not depend on `{component.name}`",
+                facts.component_place(component.name),
+                labels=(Label(facts.advantage_place(), "reads other components alone"),),
+                help="add it to the advantage, or declare it under `signals:`",
+            )
+
+
 @finding("constant-component")
 def constant_component(facts: Facts) -> Iterator[Diagnostic]:
     """A component that is the same for all rollouts of a group.
@@ -65,9 +113,8 @@ def constant_component(facts: Facts) -> Iterator[Diagnostic]:
     (`bonus: difficulty * correct`).
     """
     for name, node in facts.shaped.items():
-        coarse = node.op == "spread" or node.domain.constant is not None or node.op == "const"
-        if coarse:
-            value = node.domain.constant
+        value = node.domain.constant if node.domain.constant is not None else _only_value(node)
+        if node.op == "spread" or value is not None or node.op == "const":
             what = f"always {format_number(value)}" if value is not None else "the same for all rollouts of a group"
             yield facts.warn(
                 "constant-component",
@@ -75,6 +122,19 @@ def constant_component(facts: Facts) -> Iterator[Diagnostic]:
                 facts.component_place(name),
                 help="let it depend on the rollout, or use it as a weight",
             )
+
+
+def _only_value(node: Node) -> Fraction | None:
+    """The value of a component that every rollout has, whatever was measured."""
+    order = walk([node])
+    columns = [n for n in order if n.op == "column"]
+    values = [(*(c.domain.values or ()), *([None] * c.domain.missing)) for c in columns]
+    if any(n.op in (*REDUCTIONS, "copies", "given") for n in order) or any(c.domain.values is None for c in columns):
+        return None
+    if prod(len(v) for v in values) > MOST_ROLLOUTS:
+        return None
+    found = set(GroupEvaluator(node, columns, {})(list(product(*values)), {}))
+    return found.pop() if len(found) == 1 else None
 
 
 @finding("scale-turns-sign")
@@ -152,6 +212,8 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
         name = component.name
         if facts.document.components[name].weight is None or component.weight.constant == 0:
             continue
+        if unread(facts, name):
+            continue  # said of the whole component
         old = facts.declared.components[name]
         twice = Operation(old.weight.span, "*", (Number(old.weight.span, Fraction(2)), old.weight))
         if _changes_nothing(facts, name, replace(old, weight=twice)):
@@ -206,22 +268,27 @@ def _unscaled(expr: Expr) -> Expr | None:
 
 
 def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> bool:
-    """Whether another declaration of a component gives the same advantages in all small groups.
+    """Whether another declaration of a component gives the same advantages, as the graphs or all small groups show.
 
     Or the same but for one factor, where the step over the batch takes factors out.
     """
-    if facts.groups is None or facts.looks_at_batch or 3 not in facts.groups:
+    try_groups = facts.groups is not None and 3 in facts.groups and not facts.question.intervals
+    if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
         return False
     other = _variant(facts.spec, name, changed)
     if other is None:
         return False
     theirs = Facts(other)
+    if _same_graphs(facts, theirs):
+        return True
+    if not try_groups or facts.looks_at_batch:
+        return False
     if theirs.looks_at_batch:
         return False
     factor: object = Fraction(1) if facts.question.step == "none" else None
     moved = False
     for group in [*(group for groups in facts.groups.values() for group in groups), *scattered(facts)]:
-        a, b = facts.advantages(group), _transferred(facts, theirs, group)
+        a, b = facts.advantages(group), facts.transferred(theirs, group)
         if a is None or b is None:
             return False
         for x, y in zip(a, b, strict=True):
@@ -237,6 +304,47 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
             except Inexact:
                 return False
     return moved
+
+
+def _same_graphs(facts: Facts, theirs: Facts) -> bool:
+    """Whether two specs are the same but for what z-scores cancel, so that all their advantages are."""
+    numbers: dict[tuple, int] = {}
+    first, second = (_numbered(of.question.program, numbers) for of in (facts, theirs))
+    return first == second
+
+
+def _numbered(program: Program, numbers: dict[tuple, int]) -> int:
+    """A number for the advantage, equal for equal values: a z-score goes by what it is of, less scale and shift."""
+    own: dict[Node, int] = {}
+
+    def number(node: Node) -> int:
+        if node in own:
+            return own[node]
+        z = match_zscore(program.graph, node)
+        if z and z.where is None and z.by is None and z.eps is None:
+            key = ("zscore", z.over, z.ddof, number(_unscaled_node(z.x, z.over)))
+        else:
+            key = (node.op, node.attributes, node.level, *(number(a) for a in node.args))
+        own[node] = numbers.setdefault(key, len(numbers))
+        return own[node]
+
+    return number(program.advantage)
+
+
+def _unscaled_node(node: Node, over: Level) -> Node:
+    """`node` less positive factors and shifts that are the same for all of a group (or batch): no z-score sees them."""
+    while True:
+        coarse = [(a.args[0] if a.op == "spread" else a).level <= over < node.level for a in node.args]
+        match node.op, node.args:
+            case "+" | "*", (a, b) if coarse[0] != coarse[1]:
+                same, rest = (a, b) if coarse[0] else (b, a)
+            case "-" | "/", (rest, same) if coarse[1] and not coarse[0]:
+                pass
+            case _:
+                return node
+        if same.domain.missing or not same.domain.bounded or (node.op in "*/" and not same.domain.lo > 0):
+            return node
+        node = rest
 
 
 def scattered(facts: Facts, size: int = 4) -> list[tuple]:
@@ -290,17 +398,6 @@ def _variant(spec: Spec, name: str, changed: ComponentDeclaration) -> Spec | Non
     return None if program is None else Spec(spec.source, declared, program, spec.diagnostics)
 
 
-def _transferred(facts: Facts, theirs: Facts, group: tuple) -> list | None:
-    """The advantages that another spec, which reads the same columns, gives a group."""
-    members, columns, moment = group
-    names = [n.attributes[0] for n in facts.question.fine]
-    own = [n.attributes[0] for n in theirs.question.fine]
-    if not set(own) <= set(names):
-        return None
-    rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
-    return theirs.advantages((rows, columns, moment))
-
-
 # Schedules ---------------------------------------------------------------------------------------
 
 
@@ -320,30 +417,65 @@ def abrupt_schedule(facts: Facts) -> Iterator[Diagnostic]:
 
     Write a ramp: `weight: "1 - 0.5 * ramp(step, start=20, end=60)"`.
     """
-    for component in facts.program.components:
-        declaration = facts.declared.components[component.name]
-        for key, expr, nodes in (
-            ("weight", declaration.weight, [component.weight]),
-            ("scale", declaration.value, [component.shaped]),
+    lowering = Lowering(facts.declared, Report())
+    for name, declaration in facts.declared.components.items():
+        document = facts.document.components[name]
+        call = next((e for e in _calls(declaration.value) if e.function.text == "rescale"), None)
+        for key, written, exprs in (
+            ("weight", document.weight, [declaration.weight]),
+            ("scale", document.scale, [] if call is None else call.arguments[3:]),
         ):
-            if expr is None or getattr(facts.document.components[component.name], key) is None:
-                continue
-            jumps = [n for n in walk(nodes) if _is_switch(n)]
-            if jumps:
+            if written is not None and any(_jumps(facts, lowering, expr) for expr in exprs):
                 yield facts.warn(
                     "abrupt-schedule",
-                    f"the {key} of `{component.name}` jumps at one step",
-                    facts.component_place(component.name, key),
+                    f"the {key} of `{name}` jumps at one step",
+                    facts.component_place(name, key),
                     help="a ramp is gentler: `ramp(step, start=20, end=60)` goes from 0 to 1",
                 )
 
 
-def _is_switch(node: Node) -> bool:
-    """A choice between two values by a comparison of the step with a constant."""
-    if node.op != "if" or node.level is not Level.BATCH:
+def _jumps(facts: Facts, lowering: Lowering, expr: Expr) -> bool:
+    """Whether there are two steps, one after the other, between which a schedule does much of all that it does."""
+    try:
+        whole = lowering.number(expr, lowering.user)
+    except Skip:
         return False
-    given = {n.attributes[0] for n in walk([node.args[0]]) if n.op == "given"}
-    return bool(given & {"step", "progress"})
+    order, users = walk([whole]), users_of(walk([whole]))
+    times = ("step", "progress", "total_steps")
+    timed: set[Node] = set()  # that depend on time and on nothing else
+    for n in order:
+        known = all(a in timed or a.op == "const" for a in n.args)
+        if (n.op == "given" and n.attributes[0] in times) or (n.args and known and is_elementwise(n)):
+            timed.add(n)
+    marks = {p for n in timed if n.attributes == ("step",) for p in points_of(n.domain, n, users)[0]}
+    last = Fraction(facts.run.total_steps or max(1000, 2 * ceil(max(marks, default=0))))
+    steps = {*(p + d for p in marks for d in (-1, 0, 1)), *(last * i / GRID for i in range(GRID + 1))}
+    for node in timed:
+        if last < FEW_STEPS or any(u in timed for u in users.get(node, [])):
+            continue
+
+        def at(step: Fraction, of: Node = node):
+            moment = {"step": step, "total_steps": last, "progress": step / last}
+            with suppress(Inexact):
+                return GroupEvaluator(of, [], moment)([()], {})[0]
+
+        values = [(step, at(step)) for step in sorted(steps) if 0 <= step <= last - 1]
+        if any(value is None for _, value in values):
+            continue
+        span = max(value for _, value in values) - min(value for _, value in values)
+        for (low, below), (high, above) in pairwise(values):
+            while high - low > SHORTEST and span and abs(above - below) * 10 >= span:
+                middle = (low + high) / 2
+                value = at(middle)
+                if value is None:
+                    break
+                nearer = abs(value - below) > abs(above - value)
+                (high, above), (low, below) = (
+                    ((middle, value), (low, below)) if nearer else ((high, above), (middle, value))
+                )
+            if span and abs(above - below) * 10 >= span and high - low <= SHORTEST:
+                return True
+    return False
 
 
 @finding("schedule-never-moves")
