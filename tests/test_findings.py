@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from pathlib import Path
@@ -20,7 +19,7 @@ import rewardspec
 from rewardspec.analysis.policy import read_rates
 from rewardspec.compiler import check
 from rewardspec.lint.errors import OF_ALLOW
-from rewardspec.lint.finding import OF_SPEC, Run, codes, find, findings, page
+from rewardspec.lint.finding import MOST_TRIED, OF_SPEC, Facts, Run, codes, find, findings, page
 from rewardspec.source import Source
 
 FOLDER = Path(__file__).parent / "cases/findings"
@@ -658,12 +657,13 @@ def test_findings_of_published_specs_are_deserved():
 
 @pytest.mark.parametrize("gate", ["", ", when: correct >= 1"])
 @pytest.mark.parametrize("scheme", ["grpo", "gdpo"])
-def test_the_largest_spec_is_looked_at_in_a_second_or_two(scheme, gate):
+def test_work_on_the_largest_spec_is_bounded(scheme, gate):
     rest = "".join(f"  c{i}: {{values: [0, 1]{gate}}}\n" for i in range(63))
     spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n  correct: {{values: [0, 1]}}\n{rest}advantage: {scheme}\n")
-    start = time.process_time()
-    find(spec, Run({"correct": Fraction(1, 20)}, [8, 64]))
-    assert time.process_time() - start < 4  # on a machine that is shared
+    run = Run({"correct": Fraction(1, 20)}, [8, 64])
+    states, _ = Facts(spec, run).question.states()
+    assert len(states) <= MOST_TRIED
+    find(spec, run)  # ends, within what a test may take
 
 
 # What people and programs see
