@@ -172,8 +172,10 @@ def random_moving_spec(draw):
         keys = {"values": draw.choice(["[0, 1]", "[0, 1]", "[-1, 1]", "[0, 0.5, 1]", "[-3, 1, 3]"])}
         keys |= {"scale": draw.choice(SCALES), "weight": draw.choice(WEIGHTS), "otherwise": None, "when": None}
         if i and draw.random() < 0.5:
-            keys |= {"when": draw.choice(["{} > 0.9", "{} > 0.01", "{} < 0.9", "raw({}) >= 1"]).format(next(iter(found)))}
-            keys |= {"otherwise": "0"}
+            gate = draw.choice(
+                ["{} > 0.9", "{} > 0.01", "{} < 0.9", "raw({}) >= 1"]
+            )  # 1 itself is a matter of rounding
+            keys |= {"when": gate.format(next(iter(found))), "otherwise": "0"}
         found[name] = keys
     keep = draw.choice(KEEPS_OF).format(next(iter(found)))
     advantage = draw.choice([*SCHEMES, *SCHEMES, f"zscore({next(iter(found))})"])
