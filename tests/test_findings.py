@@ -258,6 +258,127 @@ def test_no_false_claim(seed):
                 assert scheme in ("grpo", "dr_grpo", "rloo", "batch_grpo"), text
 
 
+WEIGHTS = [None, "2", "0.5", "1 - progress / 2", "progress", "d1", "2 * d1", "1 + (step > 30)", "3 * d1 - progress"]
+SCALES = [None, None, "[-1, 1]", "[0, 10]", "[-2 - progress, 2 + progress]", "[0, 1 + progress]", "[progress - 1, 1]"]
+KEEPS_OF = ["", "", "", "any({0} > 0.9)", "mean(total) > 0.55", "max({0}) > 9", "var({0}) > 0"]
+STEPS = [0, 10, 25, 30, 31, 50, 75, 99, 100]
+
+
+def random_moving_spec(draw):
+    """Components with weights and scales that move, or go by the group, behind gates; as keys with their texts."""
+    found = {}
+    for i in range(draw.randint(1, 3)):
+        name = draw.choice(["correct", "math_correct", "answer_tags", "depth"]) if i == 0 else f"c{i}"
+        keys = {"values": draw.choice(["[0, 1]", "[0, 1]", "[-1, 1]", "[0, 0.5, 1]", "[-3, 1, 3]"])}
+        keys |= {"scale": draw.choice(SCALES), "weight": draw.choice(WEIGHTS), "otherwise": None, "when": None}
+        if i and draw.random() < 0.5:
+            gate = draw.choice(
+                ["{} > 0.9", "{} > 0.01", "{} < 0.9", "raw({}) >= 1"]
+            )  # 1 itself is a matter of rounding
+            keys |= {"when": gate.format(next(iter(found))), "otherwise": "0"}
+        found[name] = keys
+    keep = draw.choice(KEEPS_OF).format(next(iter(found)))
+    advantage = draw.choice([*SCHEMES, *SCHEMES, f"zscore({next(iter(found))})"])
+    return found, advantage, keep
+
+
+def text_of(parts, advantage, keep):
+    lines = [
+        f"  {name}: {{{', '.join(f'{key}: {value}' for key, value in keys.items() if value is not None)}}}\n"
+        for name, keys in parts.items()
+    ]
+    return (
+        "rewardspec: 1\nsignals: {d1: {values: [1, 2], level: group}}\ncomponents:\n"
+        + "".join(lines)
+        + (f"keep: {keep}\n" if keep else "")
+        + f"advantage: {advantage}\nnumerics: {{eps: 0}}\n"
+    )
+
+
+def all_groups(parts):
+    """Every group of two and some of three and four, for both values of `d1`."""
+    rollouts = list(product(*(json.loads(keys["values"]) for keys in parts.values())))
+    draw = random.Random(0)
+    groups = list(combinations_with_replacement(rollouts, 2))
+    groups += [
+        tuple(draw.choices(draw.sample(rollouts, min(3, len(rollouts))), k=n)) for n in (3, 4) for _ in range(80)
+    ]
+    groups = [(members, d1) for members in groups for d1 in (1.0, 2.0)]
+    ids = np.concatenate([[i] * len(members) for i, (members, _) in enumerate(groups)])
+    columns = {name: np.array([m[at] for g, _ in groups for m in g], float) for at, name in enumerate(parts)}
+    return columns | {"d1": np.array([d1 for g, d1 in groups for _ in g])}, ids
+
+
+def at_each_step(text, columns, ids):
+    fn = rewardspec.compile(rewardspec.loads(text))
+    return [fn(columns, ids, step=step, total_steps=100) for step in STEPS]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_false_claim_of_what_moves(seed):
+    """Schedules, columns of the group, gates and `keep`, held against the compiled function at several steps."""
+    draw = random.Random(1000 + seed)
+    for _ in range(MANY // 5):
+        parts, advantage, keep = random_moving_spec(draw)
+        text = text_of(parts, advantage, keep)
+        spec, _ = check(Source("spec.yaml", text))
+        if spec is None:
+            continue
+        said = find(spec)
+        if not said:
+            continue
+        columns, ids = all_groups(parts)
+        out = at_each_step(text, columns, ids)
+        for d in said:
+            is_true = claim_holds(d, parts, advantage, keep, columns, ids, out)
+            assert is_true, f"{d.code}: {d.message}\n{text}"
+
+
+def claim_holds(diagnostic, parts, advantage, keep, columns, ids, out):
+    code, message = diagnostic.code, diagnostic.message
+    name = next((n for n in re.findall("`(.+?)`", message) if n in parts), None)
+    advantages = [o.advantages.numpy() for o in out]
+    if code in ("weight-without-effect", "scale-without-effect"):
+        keys = parts[name]
+        changed = {"weight": f"2 * ({keys['weight']})"} if code.startswith("weight") else {"scale": None}
+        others = at_each_step(text_of({**parts, name: keys | changed}, advantage, keep), columns, ids)
+        return all(np.allclose(a, b.advantages.numpy(), atol=1e-5) for a, b in zip(advantages, others, strict=True))
+    if code == "component-unread":
+        others = at_each_step(text_of(parts, advantage, keep), columns | {name: columns[name][::-1].copy()}, ids)
+        return all(np.array_equal(a, b.advantages.numpy()) for a, b in zip(advantages, others, strict=True))
+    if code == "constant-component":
+        return all(np.ptp(o.rewards[name].numpy()[ids == i]) < 1e-6 for o in out for i in range(ids[-1] + 1))
+    if code == "keep-never-holds":
+        return not any(o.kept.any() for o in out)
+    if code == "gate-always-open":
+        other = at_each_step(
+            text_of({**parts, name: parts[name] | {"when": None, "otherwise": None}}, advantage, keep), columns, ids
+        )
+        return all(np.array_equal(o.rewards[name], b.rewards[name]) for o, b in zip(out, other, strict=True))
+    if code == "gate-on-moving-scale":
+        probe = text_of({**parts, name: {"values": "[1, 2]", "when": parts[name]["when"]}}, "dr_grpo", "")
+        seen = np.array(
+            [o.rewards[name].numpy() for o in at_each_step(probe, columns | {name: columns[name] * 0 + 1}, ids)]
+        )
+        return bool((seen != seen[0]).any())
+    if code == "abrupt-schedule":
+        return parts[name]["weight"] == "1 + (step > 30)"
+    if code in ("phantom-gradient", "wrong-above-right"):
+        outcome = name if code == "phantom-gradient" else next(iter(parts))
+        for o, a in zip(out, advantages, strict=True):
+            right = o.rewards[outcome].numpy() == o.rewards[outcome].numpy().max()
+            for i in range(ids[-1] + 1):
+                of, own = right[ids == i], a[ids == i]
+                if code == "phantom-gradient" and not of.any() and np.ptp(own) > 1e-6:
+                    return True
+                if code != "phantom-gradient" and of.any() and not of.all() and own[of].min() < own[~of].max() - 1e-6:
+                    return True
+        return False
+    if code == "ungated-sibling":
+        return parts[name]["when"] is None
+    return code in ("zero-weight", "easy-above-hard", "sum-merges-groups")
+
+
 def group_of(message):
     """The rewards and the advantages of a group that a message shows: `2 x (a 1, b 0) gets 0.5; (a 0, b 1) gets -1`."""
     rewards, advantages = {}, []

@@ -369,15 +369,19 @@ class Facts:
                     kept[size, at] = self.advantages(group)
                 yield group, kept[size, at]
 
-    def transferred(self, theirs: Facts, group: tuple) -> list | None:
-        """The advantages that another spec gives a group; None where it reads columns that this one does not."""
+    def transferred(self, theirs: Facts, group: tuple, whole: bool = False) -> list | None:
+        """The advantages that another spec gives a group; None where it reads columns that this one does not.
+
+        whole: with the step over the batch, which the group is.
+        """
         members, columns, moment = group
         names = [n.attributes[0] for n in self.question.fine]
         own = [n.attributes[0] for n in theirs.question.fine]
         if not (set(own) <= set(names) and set(theirs.question.coarse) <= set(columns)):
             return None
         rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
-        return theirs.advantages((rows, columns, moment))
+        root = theirs.question.program.advantage if whole else theirs.question.root
+        return theirs.values(root, (rows, columns, moment))
 
     @cached_property
     def wrong_above_right(self) -> tuple[tuple, list] | None:

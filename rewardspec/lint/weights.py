@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 from math import ceil, inf, prod
 
-from rewardspec.analysis.parts import columns_of, points_of, users_of
+from rewardspec.analysis.parts import columns_of, over_batch, points_of, users_of
 from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Diagnostic, Label, Report
 from rewardspec.ir.exact import GroupEvaluator
@@ -268,10 +268,7 @@ def _unscaled(expr: Expr) -> Expr | None:
 
 
 def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> bool:
-    """Whether another declaration of a component gives the same advantages, as the graphs or all small groups show.
-
-    Or the same but for one factor, where the step over the batch takes factors out.
-    """
+    """Whether another declaration of a component gives the same advantages, as the graphs or all small groups show."""
     try_groups = facts.groups is not None and 3 in facts.groups and not facts.question.intervals
     if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
         return False
@@ -283,27 +280,43 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
         return True
     if not try_groups or facts.looks_at_batch:
         return False
-    if theirs.looks_at_batch:
+    if theirs.looks_at_batch or not (_only_divides(facts) and _only_divides(theirs)):
         return False
-    factor: object = Fraction(1) if facts.question.step == "none" else None
     moved = False
     for group in [*(group for groups in facts.groups.values() for group in groups), *scattered(facts)]:
-        a, b = facts.advantages(group), facts.transferred(theirs, group)
-        if a is None or b is None:
+        a = facts.values(facts.question.program.advantage, group)  # the group for the whole batch
+        b = facts.transferred(theirs, group, whole=True)
+        if a is None or b is None or a != b:
             return False
-        for x, y in zip(a, b, strict=True):
-            if x is None or y is None or x == 0 or y == 0:
-                if x != y:
-                    return False
-                continue
-            moved = True
-            try:
-                factor = y / x if factor is None else factor
-                if y != factor * x or not factor > 0:
-                    return False
-            except Inexact:
-                return False
+        moved = moved or any(a)
     return moved
+
+
+def _only_divides(facts: Facts) -> bool:
+    """Whether the batch is looked at for no more than a mean that is taken off and a deviation that is divided by.
+
+    Then a weight that does nothing where one group is the whole batch does nothing where it is a part of it; unless
+    columns of the group make groups differ.
+    """
+    order = walk([facts.question.program.advantage])
+    users = users_of(order)
+    queue = [n for n in order if over_batch(n)]
+    if queue and facts.question.coarse:
+        return False
+    while queue:
+        node = queue.pop()
+        if over_batch(node) and (node.op not in ("std", "mean") or node.args[0].level is not Level.ROLLOUT):
+            return False
+        for user in users.get(node, []):
+            if user.op in ("spread", "required"):
+                queue.append(user)
+            elif not (
+                (user.op == "/" and user.args[1] is node and node.op != "mean")
+                or (user.op == "-" and user.args[1] is node and node.op != "std")
+                or (user.op == ">" and user.args[1].constant == 0)
+            ):
+                return False
+    return True
 
 
 def _same_graphs(facts: Facts, theirs: Facts) -> bool:
