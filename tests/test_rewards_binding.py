@@ -405,7 +405,9 @@ def test_score_sets_aside_rows_that_the_spec_cannot_take(folder):
         math.isfinite(row["advantage"]) for row in read(folder / "scored.parquet")
     )
     aside = [json.loads(line) for line in (folder / "scored.bad.jsonl").read_text().splitlines()]
-    assert [row["row"] for row in aside] == [8, 10] and all("tokens" in row["reason"] for row in aside)
+    assert [row["row"] for row in aside] == [8, 10]
+    assert aside[0]["reason"] == "column `tokens` is missing: it should be from 0 to inf"
+    assert "`tokens` holds '12'" in aside[1]["reason"]
 
 
 def test_score_keeps_lines_that_it_cannot_read(folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -255,7 +256,7 @@ def _refusal(advantages: Callable[[object, list[int]], list[float]], step: objec
     try:
         advantages(step, [row])
     except ValueError as error:
-        return str(error)
+        return re.sub(r" at rollout 0 of group [^:]*", "", str(error))
     return ""
 
 
