@@ -58,20 +58,8 @@ _RIGHT = [
 _NOT_RIGHT = {"format", "formatted", "formatting", "tag", "tags", "tagged", "xml", "json", "box", "boxed", "style"}
 _NOT_RIGHT |= {"length", "len", "lengths", "token", "tokens", "words", "chars", "short", "long", "brief", "concise"}
 _NOT_RIGHT |= {"present", "given", "parsed", "parses", "valid", "closed", "think", "thinking", "reasoning", "language"}
-_NOT_RIGHT |= {
-    "wrong",
-    "incorrect",
-    "error",
-    "errors",
-    "fail",
-    "fails",
-    "failed",
-    "bad",
-    "no",
-    "not",
-    "penalty",
-    "rate",
-}
+_NOT_RIGHT |= {"wrong", "incorrect", "error", "errors", "fail", "fails", "failed", "bad", "no", "not", "penalty"}
+_NOT_RIGHT |= {"rate"}
 
 
 @dataclass(frozen=True)
