@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rewardspec.adapters.binding import BindingError
-from rewardspec.adapters.openrlhf_checks import cannot_carry
+from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, cannot_carry
 from rewardspec.compiler import Spec
+from rewardspec.rewards.trainers import AUTOMATIC
 
 FILLED = {  # columns that adapters measure themselves
-    "trl": ("tokens", "truncated"),
-    "verl": ("tokens", "truncated", "score"),
-    "openrlhf": ("tokens", "truncated", "reward", "score", "response_clip_ratio", "kl", "logprobs_diff"),
+    "trl": AUTOMATIC,
+    "verl": (*AUTOMATIC, "score"),
+    "openrlhf": (*FILLED_IN, *ITS_OWN, *LATER),
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rewardspec.adapters.binding import BindingError, as_name, check_rewards
 from rewardspec.compiler import Spec
+from rewardspec.rewards.trainers import AUTOMATIC
 
-AUTOMATIC = ("tokens", "truncated")  # columns that the adapter measures itself
 OWN = ("prompt", "completion", "completion_ids", "image", "images")  # keys of a row that TRL reads
 
 # Settings of the built-in schemes: (name, what it is where nobody set it, what to do instead).

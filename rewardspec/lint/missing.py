@@ -74,9 +74,7 @@ def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
         before, after = facts.advantages(group), facts.advantages(spoilt)
         if before is None or after is None or None in before or None not in after:
             continue
-        at = after.index(None)
-        measured = (facts.shaped_in(component, spoilt) for component in facts.shaped)
-        if any(values is not None and values[at] is not None for values in measured):
+        if _measured_without_advantage(facts, spoilt, after):
             yield facts.warn(
                 "missing-ends-run",
                 f"one missing `{name}` ends the run: {_told(facts, group, spoilt, before, after)}",
@@ -115,9 +113,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     for group, advantages in facts.each_of_some_groups():
         if any(None in row for row in group[0]) or advantages is None or None not in advantages:
             continue
-        at = advantages.index(None)
-        measured = (facts.shaped_in(component, group) for component in facts.shaped)
-        if any(values is not None and values[at] is not None for values in measured):
+        if _measured_without_advantage(facts, group, advantages):
             yield facts.warn(
                 "advantage-undefined",
                 f"a group can end the run: {_rows(facts, group)} get {_listed(advantages)}",
@@ -126,6 +122,13 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
                 + (f"`keep: {facts.any_success}`" if facts.outcome and facts.program.keep is None else "`keep:`"),
             )
             return
+
+
+def _measured_without_advantage(facts: Facts, group: tuple, advantages: list) -> bool:
+    """Whether something was measured of the first rollout that has no advantage, which ends the call."""
+    at = advantages.index(None)
+    measured = (facts.shaped_in(component, group) for component in facts.shaped)
+    return any(values is not None and values[at] is not None for values in measured)
 
 
 def _spoilt(facts: Facts) -> Iterator[tuple[str, tuple, tuple]]:

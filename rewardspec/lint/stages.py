@@ -41,7 +41,7 @@ def unreachable_stage(facts: Facts) -> Iterator[Diagnostic]:
           - {add: answer, when: process >= 1}
           - {add: bonus, when: process < 1}          # process >= 1 is asked for before
     advantage: grpo
-        ```
+    ```
 
     A stage adds to those before it (`{add: bonus, when: answer >= 1}`); what should count instead of them is a
     component of its own.
@@ -83,7 +83,7 @@ def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
           - process
           - {add: score, when: process >= 1}
     advantage: grpo
-        ```
+    ```
 
     Write `squash: sigmoid`, or scale what is added to begin at 0.
     """
@@ -139,7 +139,7 @@ def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
           - {add: bonus, when: score >= 0.8}
           - {add: extra, when: score >= 0.5}
     advantage: grpo
-        ```
+    ```
 
     Put the lower threshold first: `{add: bonus, when: score >= 0.5}`, then `{add: extra, when: score >= 0.8}`.
     """

@@ -149,7 +149,7 @@ def scale_turns_sign(facts: Facts) -> Iterator[Diagnostic]:
       errors: {range: [0, 10], scale: [1, 0]}        # if that is meant, a negative weight says it plainly
       correct: {range: [0, 1], scale: [1, -1]}
     advantage: grpo
-        ```
+    ```
 
     Write `scale: [-1, 1]`, or a negative weight for a penalty (`errors: {range: [0, 10], weight: -0.1}`).
     """
@@ -426,7 +426,7 @@ def abrupt_schedule(facts: Facts) -> Iterator[Diagnostic]:
       correct: {values: [0, 1]}
       format: {values: [0, 1], weight: 1 if step < 30 else 0.5}
     advantage: grpo
-        ```
+    ```
 
     Write a ramp: `weight: "1 - 0.5 * ramp(step, start=20, end=60)"`.
     """
@@ -503,7 +503,7 @@ def schedule_never_moves(facts: Facts) -> Iterator[Diagnostic]:
       correct: {values: [0, 1]}
       format: {values: [0, 1], weight: "1 - ramp(progress, start=1, end=2)"}     # progress ends at 1
     advantage: grpo
-        ```
+    ```
 
     Let it begin and end within the run: `weight: "1 - ramp(progress, start=0.5, end=1)"`.
     `rewardspec explain SPEC --at 0,50%,100% --total-steps N` shows what it is when.

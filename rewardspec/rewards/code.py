@@ -36,7 +36,7 @@ import re
 import textwrap
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -340,8 +340,7 @@ def _in_python(texts: list[str]) -> Tests:
 
 def _closed(helpers: list[ast.FunctionDef], imports: list[ast.Import | ast.ImportFrom]) -> list[ast.FunctionDef]:
     """Those of the functions that use no name of the program's."""
-    known = {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
-    known |= {*dir(builtins)}
+    known = {*dir(builtins), *_imported(imports)}
     while True:
         names = known | {helper.name for helper in helpers}
         closed = [helper for helper in helpers if _read(helper) <= names]
@@ -350,13 +349,16 @@ def _closed(helpers: list[ast.FunctionDef], imports: list[ast.Import | ast.Impor
         helpers = closed
 
 
+def _imported(nodes: Iterable[ast.Import | ast.ImportFrom]) -> set[str]:
+    """The names that imports bind."""
+    return {(alias.asname or alias.name).partition(".")[0] for node in nodes for alias in node.names}
+
+
 def _read(function: ast.FunctionDef) -> set[str]:
     """The names that a function reads and does not bind."""
     inner = list(ast.walk(function))
     bound = {node.arg for node in inner if isinstance(node, ast.arg)}
     bound |= {node.id for node in inner if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     bound |= {node.name for node in inner if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler)}
-    for node in inner:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    bound |= _imported(node for node in inner if isinstance(node, ast.Import | ast.ImportFrom))
     return {node.id for node in inner if isinstance(node, ast.Name)} - bound
