@@ -20,7 +20,7 @@ LAYERS = [  # of ARCHITECTURE.md, from the top; rooms of one layer do not know e
     {"spec"},
     {"syntax", "ops", "rewards"},
     {"diagnostics"},
-    {"source", "types", "resources"},
+    {"source", "types", "resources", "quoting"},
 ]
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 FILES = sorted(ROOT.rglob("*.py"))

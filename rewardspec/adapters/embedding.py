@@ -7,6 +7,7 @@ from pathlib import Path
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, cannot_carry
 from rewardspec.compiler import Spec
+from rewardspec.quoting import comment, python_file, shell, yaml
 from rewardspec.rewards.trainers import AUTOMATIC
 
 FILLED = {  # columns that adapters measure themselves
@@ -25,7 +26,7 @@ def embedded(spec: Spec, target: str) -> dict[str, str]:
 
 
 def _head(spec: Spec, what: str) -> str:
-    return f"# {what} with the advantages of {spec.name}, fingerprint {spec.fingerprint}.\n"
+    return comment(f"{what} with the advantages of fingerprint {spec.fingerprint}: {spec.name}")
 
 
 def _others(spec: Spec, target: str) -> list[str]:
@@ -38,15 +39,15 @@ def _reward_file(spec: Spec, target: str, name: str) -> dict[str, str]:
     if not spec.uses:
         return {}
     left = ", ".join(_others(spec, target))
-    note = f"# It measures all but {left}: add these to what it returns.\n" if left else ""
-    text = f"""{_head(spec, "Reward functions")}{note}from pathlib import Path
+    note = [f"It measures all but {left}: add these to what it returns."] if left else []
+    body = f"""from pathlib import Path
 
 import rewardspec
 from rewardspec.rewards import for_{target}
 
 {name} = for_{target}(rewardspec.load(Path(__file__).with_name("spec.yaml")))
 """
-    return {"reward.py": text}
+    return {"reward.py": python_file([_head(spec, "Reward functions"), *note], body)}
 
 
 def _asks_for(spec: Spec, target: str, own: str) -> str:
@@ -59,19 +60,23 @@ def _asks_for(spec: Spec, target: str, own: str) -> str:
 
 
 def _verl(spec: Spec) -> dict[str, str]:
-    dialect = f"  +algorithm.rewardspec.dialect={spec.dialect} \\\n" if spec.dialect else ""
+    dialect = f"  +algorithm.rewardspec.dialect={shell(spec.dialect)} \\\n" if spec.dialect else ""
     lines = f"""#!/usr/bin/env bash
-{_head(spec, "verl 0.9.1")}# reward.py: {_asks_for(spec, "verl", '(`compute_score`) a dict with "score"')}.
+# {_head(spec, "verl 0.9.1")}
+# reward.py: {_asks_for(spec, "verl", '(`compute_score`) a dict with "score"')}.
 # verl's default is groups of one: set actor_rollout_ref.rollout.n.
 # Usage: ./run_verl.sh reward.py [further overrides of verl.trainer.main_ppo]
 set -euo pipefail
-here="$(cd "$(dirname "$0")" && pwd)"
+here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"
 reward="${{1:?usage: ./run_verl.sh reward.py [overrides]}}"
 shift
+# Paths as Hydra reads them, whatever characters they have.
+spec="$(python -m rewardspec.quoting "$here/spec.yaml")"
+reward="$(python -m rewardspec.quoting "$reward")"
 export VERL_USE_EXTERNAL_MODULES=rewardspec.adapters.verl
 exec python -m verl.trainer.main_ppo \\
   algorithm.adv_estimator=rewardspec \\
-  +algorithm.rewardspec.spec="$here/spec.yaml" \\
+  +algorithm.rewardspec.spec="$spec" \\
 {dialect}  reward.custom_reward_function.path="$reward" \\
   "$@"
 """
@@ -79,17 +84,16 @@ exec python -m verl.trainer.main_ppo \\
 
 
 def _trl(spec: Spec) -> dict[str, str]:
-    text = "".join(f"    {line}".rstrip() + "\n" for line in spec.source.text.splitlines())
-    dialect = f"  REWARDSPEC_DIALECT: {spec.dialect}\n" if spec.dialect else ""
+    text = spec.source.text
+    variables = {"REWARDSPEC": text if text.endswith("\n") else f"{text}\n"}  # a text without a break is a path
+    if spec.dialect:
+        variables["REWARDSPEC_DIALECT"] = spec.dialect
     own = [name for name in _others(spec, "trl") if spec.program.columns[name].domain.symbols is None]
-    functions = "".join(f"  - my_rewards.{name}\n" for name in own)
-    note = "  # one function for each of these, wherever it is; a column of the data set needs none\n" if own else ""
-    lines = f"""{_head(spec, "TRL 1.16.0")}# Usage: trl grpo --config trl.yaml, with model, data set and settings added.
-env:
-  REWARDSPEC: |
-{text}{dialect}reward_funcs:
-  - rewardspec.adapters.trl_hook.spec
-{note}{functions}"""
+    functions = ["rewardspec.adapters.trl_hook.spec", *(f"my_rewards.{name}" for name in own)]
+    note = "# my_rewards: a function for each, wherever it is; a column of the data set needs none\n" if own else ""
+    lines = f"""# {_head(spec, "TRL 1.16.0")}
+# Usage: trl grpo --config trl.yaml, with model, data set and settings added.
+{yaml({"env": variables})}{note}{yaml({"reward_funcs": functions})}"""
     return {"trl.yaml": lines}
 
 
@@ -97,13 +101,14 @@ def _openrlhf(spec: Spec) -> dict[str, str]:
     problems = cannot_carry(spec)
     if problems:
         raise BindingError("\n".join(problems))
-    dialect = f"--dialect {spec.dialect} " if spec.dialect else ""
+    dialect = f"--dialect {shell(spec.dialect)} " if spec.dialect else ""
     own = '"rewards", "scores" and "extra_logs", a dict with a tensor for each column:'
     lines = f"""#!/usr/bin/env bash
-{_head(spec, "OpenRLHF 0.11.2")}# Reward function: {_asks_for(spec, "openrlhf", own)}.
+# {_head(spec, "OpenRLHF 0.11.2")}
+# Reward function: {_asks_for(spec, "openrlhf", own)}.
 # Usage: ./run_openrlhf.sh [arguments of openrlhf.cli.train_ppo_ray]
 set -euo pipefail
-here="$(cd "$(dirname "$0")" && pwd)"
+here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"
 exec python -m rewardspec.adapters.openrlhf --spec "$here/spec.yaml" {dialect}-- "$@"
 """
     return {"run_openrlhf.sh": lines} | _reward_file(spec, "openrlhf", "reward_func")

@@ -16,6 +16,7 @@ from rewardspec.ir.checks import find_checks
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Program
 from rewardspec.ir.shares import find_shares
+from rewardspec.quoting import python_file
 from rewardspec.spec.declarations import Column
 from rewardspec.types import Level
 
@@ -35,25 +36,21 @@ def emit_module(program: Program, name: str, about: str, fingerprint: str, versi
     """The source of a module whose `advantages(columns, groups, ...)` computes the program."""
     emitter = Emitter(program)
     body = emitter.body()
-    title = " ".join(name.split()) or "advantages"
-    lines = [f"# {line}".rstrip() for line in _comment(title, about, fingerprint, version)]
-    lines += ["", support_source(body), ""]
+    lines = [support_source(body), ""]
     if "EPS" in body:
         lines += [f"EPS = {float(program.eps)!r}  # added to every standard deviation", ""]
-    return "\n".join(lines) + "\n" + body
-
-
-def _comment(name: str, about: str, fingerprint: str, version: str) -> list[str]:
-    text = [
-        "".join(c if c.isprintable() and ord(c) < 128 else "?" for c in line)[:100]
-        for line in (name, "", *about.splitlines()[:20])
-    ]
-    text += [
+    head = [_ascii(" ".join(name.split()) or "advantages"), *([""] if about else [])]
+    head += [_ascii(line) for line in about.splitlines()[:20]]
+    head += [
         "",
         f"Compiled by rewardspec {version} from a spec with fingerprint {fingerprint}.",
         "It needs torch alone.",
     ]
-    return text
+    return python_file(head, "\n" + "\n".join(lines) + "\n" + body)
+
+
+def _ascii(text: str) -> str:
+    return "".join(c if ord(c) < 128 else "?" for c in text)[:100]
 
 
 class Emitter(Sources):
@@ -238,10 +235,11 @@ def _wrapped(line: str) -> list[str]:
     if len(line) <= WIDEST or line[-1] not in ")}":
         return [line]
     depth, start, cuts = 0, None, []
-    quote = ""
+    quote, escaped = "", False
     for i, char in enumerate(line):
         if quote:
-            quote = "" if char == quote and line[i - 1] != "\\" else quote
+            quote = "" if char == quote and not escaped else quote
+            escaped = char == "\\" and not escaped
         elif char in "\"'":
             quote = char
         elif char in "([{":
