@@ -33,6 +33,15 @@ Dialect = Annotated[
     str | None,
     typer.Option(help="Take a trainer's numbers: trl, verl, openrlhf or nemo_rl.", show_default=False),
 ]
+Trust = Annotated[bool, typer.Option("--trust", help="Import and run whatever functions the spec names.")]
+AllowPython = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-python",
+        metavar="MODULE",
+        help="Let the spec name functions of this module or package by `python:`, or this `module:function`.",
+    ),
+]
 Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set a constant of `define:`.")]
 
 
@@ -58,6 +67,16 @@ def _constants(settings: list[str]) -> dict[str, str]:
             _misuse(f"--set takes NAME=VALUE, not {setting!r}")
         found[name.strip()] = value.strip()
     return found
+
+
+def _allowed(trust: bool, modules: list[str]) -> bool | tuple[str, ...]:
+    """What `--trust` and `--allow-python` allow."""
+    from rewardspec.rewards.permission import read_allowed
+
+    try:
+        return trust or read_allowed(modules)
+    except ValueError as error:
+        _misuse(f"--allow-python: {error}")
 
 
 def _read(path: Path, constants: dict[str, str]) -> tuple[Spec | None, list[Diagnostic]]:
@@ -217,11 +236,13 @@ def compile_(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --target: write over other files.")] = False,
     dialect: Dialect = None,
+    trust: Trust = False,
+    allow_python: AllowPython = [],  # noqa: B006
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Print or write a spec as a Python module that needs only torch, or as what a trainer's configuration needs."""
     if target is not None:
-        _embed(file, target, output, force, dialect, set_)
+        _embed(file, target, output, force, dialect, set_, _allowed(trust, allow_python))
         return
     source = _load(file, set_, dialect).python
     if output is None:
@@ -234,7 +255,9 @@ def compile_(
     typer.echo(f"wrote {output}", err=True)
 
 
-def _embed(file: Path, target: str, folder: Path | None, force: bool, dialect: str | None, settings: list[str]) -> None:
+def _embed(
+    file: Path, target: str, folder: Path | None, force: bool, dialect: str | None, settings: list[str], allowed
+) -> None:
     from rewardspec.adapters.binding import BindingError
     from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
 
@@ -245,7 +268,7 @@ def _embed(file: Path, target: str, folder: Path | None, force: bool, dialect: s
     if settings:
         _misuse("--target embeds the spec as it stands: change its `define:` in place of --set")
     try:
-        for path in write(embedded(_load(file, [], dialect), target), folder, force):
+        for path in write(embedded(_load(file, [], dialect), target, allowed), folder, force):
             typer.echo(f"wrote {path}", err=True)
     except BindingError as error:
         _misuse(str(error))
@@ -370,6 +393,8 @@ def score_(
         str | None, typer.Option(help="The column that tells the groups apart.", show_default=False)
     ] = None,
     total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
+    trust: Trust = False,
+    allow_python: AllowPython = [],  # noqa: B006
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Score completions with the spec's reward functions, and add rewards and advantages.
@@ -380,10 +405,13 @@ def score_(
 
     from rewardspec.analysis.replay import BadLog
     from rewardspec.analysis.score import score
-    from rewardspec.rewards.scorer import ScoringError
+    from rewardspec.rewards.permission import NotAllowed
+    from rewardspec.rewards.reward import ScoringError
 
     loaded = _load(spec, set_)
-    sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
+    allowed = _allowed(trust, allow_python)
+    if allowed:
+        sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
     for path in (spec, rollouts):
         if output.exists() and path.exists() and output.samefile(path):
             _misuse(f"{path} would be written over")
@@ -397,9 +425,13 @@ def score_(
                 group_by,
                 total_steps,
                 lambda done, of: bar.update(task, completed=done, total=of),
+                allowed,
             )
     except OSError as error:
         _misuse(f"cannot score {rollouts} into {output}: {error.strerror or error}")
+    except NotAllowed as error:
+        options = " ".join(f"--allow-python {module}" for module in error.modules)
+        _misuse(f"{error.fact}: if you trust it, say {options}, or --trust for all that the spec names")
     except (BadLog, ScoringError, ModuleNotFoundError) as error:
         _misuse(str(error))
     for number, reason in summary.bad[:20]:

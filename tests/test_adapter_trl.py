@@ -652,6 +652,7 @@ def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, hook):
         config = "".join(line for line in config.splitlines(keepends=True) if "- rewards." not in line)
         config = config.replace("correct: {values", 'correct: {python: "rewards:correct", values')
         config = config.replace("brief:\n", 'brief:\n        python: "rewards:brief"\n')
+        config = config.replace("env:\n", "env:\n  REWARDSPEC_ALLOW_PYTHON: rewards\n")
     (tmp_path / "run.yaml").write_text(config)
     (tmp_path / "rewards.py").write_text((example / "rewards.py").read_text())
     command = [str(Path(sys.executable).parent / "trl"), "grpo", "--config", "run.yaml", "--max_steps", "2"]

@@ -220,7 +220,7 @@ def test_a_function_of_the_users_is_imported_only_where_it_runs(module):
     for command in ("check", "compile", "explain", "simulate", "verify"):
         assert CliRunner().invoke(app, [command, str(module / "spec.yaml")]).exit_code == 0
     assert not (module / "imported").exists()
-    functions = rewards.for_trl(spec)
+    functions = rewards.for_trl(spec, allow_python=True)
     assert (module / "imported").exists()
     batch = {"prompts": ["p", "q"], "completions": ["a", "bc"], "answer": ["a", "a"], "note": [None, 0.5]}
     assert [function(**batch) for function in functions] == [[1, 0], [2, 3], [None, 0.5]]
@@ -237,7 +237,7 @@ def test_a_function_of_the_users_is_imported_only_where_it_runs(module):
 def test_a_function_of_the_users_that_is_wrong_is_said_to_be(module, path, said):
     spec = rewardspec.loads(OWN.replace("users_rewards:right", path))
     with pytest.raises(ScoringError, match=said):
-        rewards.for_trl(spec)[0](prompts=["p"] * 2, completions=["a", "b"], answer=["a", "b"])
+        rewards.for_trl(spec, allow_python=True)[0](prompts=["p"] * 2, completions=["a", "b"], answer=["a", "b"])
 
 
 def test_a_spec_without_functions_has_nothing_to_give_to_a_trainer():
@@ -338,7 +338,7 @@ def test_score_takes_up_what_was_interrupted(folder, monkeypatch):
 def test_rewards_are_kept_where_advantages_cannot_be_computed(folder, module):
     own = SPEC.replace("advantage:", "  never: {python: users_rewards:never, range: [0, 1]}\nadvantage:")
     (folder / "spec.yaml").write_text(own)
-    result = score(folder)
+    result = score(folder, "--allow-python", "users_rewards")
     assert result.exit_code == 2 and "not their advantages" in result.output and "the rewards alone" in result.output
     assert read(folder / "scored.parquet")[0]["correctness"] == 3
 
@@ -432,6 +432,7 @@ def test_score_finds_functions_where_it_was_started(folder, module):
     own = "rewardspec: 1\ncomponents: {a: {python: users_rewards:all_by_name, range: [0, 1]}}\nadvantage: grpo\n"
     (folder / "spec.yaml").write_text(own)
     command = [sys.executable, "-m", "rewardspec.cli", "score", "spec.yaml", "rollouts.jsonl", "-o", "o.jsonl"]
+    command.append("--trust")
     code = "import sys; sys.path[:] = [p for p in sys.path if p]; from rewardspec.cli import main; main()"
     found = subprocess.run([command[0], "-c", code, *command[3:]], cwd=folder, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
@@ -440,7 +441,7 @@ def test_score_finds_functions_where_it_was_started(folder, module):
 @pytest.mark.parametrize("name", ["all_by_name", "all_by_batch"])
 def test_functions_that_take_everything_need_no_prompt(module, name):
     own = f"rewardspec: 1\ncomponents: {{a: {{python: users_rewards:{name}, range: [0, 1]}}}}\nadvantage: grpo\n"
-    scorer = rewards.Scorer(rewardspec.loads(own))
+    scorer = rewards.Scorer(rewardspec.loads(own), allow_python=True)
     assert scorer.measure([{"completion": "x"}] * 2).columns["a"] == [0, 0]
     assert scorer.measure([{"completion": "x", "prompt": "p"}] * 2).columns["a"] == [1, 1]
 
@@ -448,4 +449,4 @@ def test_functions_that_take_everything_need_no_prompt(module, name):
 def test_a_value_that_is_no_number_is_said_to_be_one(module):
     own = "rewardspec: 1\ncomponents: {a: {python: users_rewards:word, range: [0, 1]}}\nadvantage: grpo\n"
     with pytest.raises(ScoringError, match="'good' is no number"):
-        rewards.Scorer(rewardspec.loads(own)).measure([{"completion": "x"}])
+        rewards.Scorer(rewardspec.loads(own), allow_python="users_rewards").measure([{"completion": "x"}])

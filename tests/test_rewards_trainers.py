@@ -10,6 +10,7 @@ import rewardspec
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.embedding import embedded, write
 from rewardspec.adapters.trl import RewardSpecGRPOTrainer
+from rewardspec.rewards import NotAllowed
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what trainers say is not about us
 
@@ -32,9 +33,11 @@ advantage: gdpo
 """
 
 
-@pytest.mark.parametrize("passed", [[], [digit]], ids=["none passed", "one passed"])
-def test_trl_trains_with_the_functions_that_the_spec_names(tmp_path, passed):
-    run = trainer(tmp_path, SPEC, reward_funcs=passed, changes={"max_steps": 2})
+@pytest.mark.parametrize(
+    ("passed", "options"), [([], {"allow_python": "trl_runs"}), ([digit], {})], ids=["none passed", "one passed"]
+)
+def test_trl_trains_with_the_functions_that_the_spec_names(tmp_path, passed, options):
+    run = trainer(tmp_path, SPEC, reward_funcs=passed, changes={"max_steps": 2}, **options)
     assert run.reward_func_names == ["digit", "same", "words"]
     run.train()
     fn = rewardspec.compile(rewardspec.loads(SPEC))
@@ -53,7 +56,9 @@ def test_trl_trains_with_the_functions_that_the_spec_names(tmp_path, passed):
 
 def test_trl_needs_no_reward_functions_at_all(tmp_path):
     made = {"train_dataset": data_set(), "processing_class": tiny_tokenizer()}
-    run = RewardSpecGRPOTrainer(tiny_model(), args=settings(tmp_path), spec=SPEC, **made)
+    with pytest.raises(NotAllowed, match="would import and run trl_runs:digit"):
+        RewardSpecGRPOTrainer(tiny_model(), args=settings(tmp_path), spec=SPEC, **made)
+    run = RewardSpecGRPOTrainer(tiny_model(), args=settings(tmp_path), spec=SPEC, allow_python=True, **made)
     assert run.reward_func_names == ["digit", "same", "words"]
 
 
@@ -131,6 +136,7 @@ def test_a_reward_model_and_functions_of_the_spec(tmp_path):
         causal,
         args=settings(tmp_path),
         spec=spec,
+        allow_python=["trl_runs"],
         reward_funcs=[model],
         reward_processing_classes=[tiny_tokenizer()],
         **made,

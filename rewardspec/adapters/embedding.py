@@ -8,6 +8,7 @@ from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, cannot_carry
 from rewardspec.compiler import Spec
 from rewardspec.quoting import comment, python_file, shell, yaml
+from rewardspec.rewards.permission import Allowed, read_allowed
 from rewardspec.rewards.trainers import AUTOMATIC
 
 FILLED = {  # columns that adapters measure themselves
@@ -17,12 +18,16 @@ FILLED = {  # columns that adapters measure themselves
 }
 
 
-def embedded(spec: Spec, target: str) -> dict[str, str]:
+def embedded(spec: Spec, target: str, allow_python: Allowed = False) -> dict[str, str]:
     """File names and texts: the spec as it stands, the stand-alone module, and the configuration of `target`.
 
+    allow_python: what the files allow of functions that the spec names by `python:`; True for all of them.
     Raises BindingError for a spec that the trainer cannot carry.
     """
-    return {"spec.yaml": spec.source.text, "advantage.py": spec.python} | TARGETS[target](spec)
+    names = read_allowed(allow_python)
+    own = sorted({use.python for use in spec.uses.values() if use.python is not None})
+    allowed = own if names is True else list(names or ())
+    return {"spec.yaml": spec.source.text, "advantage.py": spec.python} | TARGETS[target](spec, allowed)
 
 
 def _head(spec: Spec, what: str) -> str:
@@ -34,18 +39,22 @@ def _others(spec: Spec, target: str) -> list[str]:
     return [name for name in spec.columns if name not in FILLED[target] and name not in spec.uses]
 
 
-def _reward_file(spec: Spec, target: str, name: str) -> dict[str, str]:
+def _reward_file(spec: Spec, target: str, name: str, allowed: list[str]) -> dict[str, str]:
     """The module that a trainer imports for its reward function, for a spec that measures something itself."""
     if not spec.uses:
         return {}
     left = ", ".join(_others(spec, target))
     note = [f"It measures all but {left}: add these to what it returns."] if left else []
+    needed = any(use.python is not None for use in spec.uses.values())
+    permission = f", allow_python={allowed!r}" if needed else ""
+    if needed and not allowed:
+        note.append("The spec names functions of its own: say in allow_python which modules it may import.")
     body = f"""from pathlib import Path
 
 import rewardspec
 from rewardspec.rewards import for_{target}
 
-{name} = for_{target}(rewardspec.load(Path(__file__).with_name("spec.yaml")))
+{name} = for_{target}(rewardspec.load(Path(__file__).with_name("spec.yaml")){permission})
 """
     return {"reward.py": python_file([_head(spec, "Reward functions"), *note], body)}
 
@@ -59,7 +68,7 @@ def _asks_for(spec: Spec, target: str, own: str) -> str:
     return f"returns {own}" + (f" and {names}" if names else "")
 
 
-def _verl(spec: Spec) -> dict[str, str]:
+def _verl(spec: Spec, allowed: list[str]) -> dict[str, str]:
     dialect = f"  +algorithm.rewardspec.dialect={shell(spec.dialect)} \\\n" if spec.dialect else ""
     lines = f"""#!/usr/bin/env bash
 # {_head(spec, "verl 0.9.1")}
@@ -80,14 +89,16 @@ exec python -m verl.trainer.main_ppo \\
 {dialect}  reward.custom_reward_function.path="$reward" \\
   "$@"
 """
-    return {"run_verl.sh": lines} | _reward_file(spec, "verl", "compute_score")
+    return {"run_verl.sh": lines} | _reward_file(spec, "verl", "compute_score", allowed)
 
 
-def _trl(spec: Spec) -> dict[str, str]:
+def _trl(spec: Spec, allowed: list[str]) -> dict[str, str]:
     text = spec.source.text
     variables = {"REWARDSPEC": text if text.endswith("\n") else f"{text}\n"}  # a text without a break is a path
     if spec.dialect:
         variables["REWARDSPEC_DIALECT"] = spec.dialect
+    if any(use.python is not None for use in spec.uses.values()):  # modules that the spec may import its functions from
+        variables["REWARDSPEC_ALLOW_PYTHON"] = ",".join(allowed)
     own = [name for name in _others(spec, "trl") if spec.program.columns[name].domain.symbols is None]
     functions = ["rewardspec.adapters.trl_hook.spec", *(f"my_rewards.{name}" for name in own)]
     note = "# my_rewards: a function for each, wherever it is; a column of the data set needs none\n" if own else ""
@@ -97,7 +108,7 @@ def _trl(spec: Spec) -> dict[str, str]:
     return {"trl.yaml": lines}
 
 
-def _openrlhf(spec: Spec) -> dict[str, str]:
+def _openrlhf(spec: Spec, allowed: list[str]) -> dict[str, str]:
     problems = cannot_carry(spec)
     if problems:
         raise BindingError("\n".join(problems))
@@ -111,7 +122,7 @@ set -euo pipefail
 here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"
 exec python -m rewardspec.adapters.openrlhf --spec "$here/spec.yaml" {dialect}-- "$@"
 """
-    return {"run_openrlhf.sh": lines} | _reward_file(spec, "openrlhf", "reward_func")
+    return {"run_openrlhf.sh": lines} | _reward_file(spec, "openrlhf", "reward_func", allowed)
 
 
 TARGETS = {"trl": _trl, "verl": _verl, "openrlhf": _openrlhf}

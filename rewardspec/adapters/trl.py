@@ -28,6 +28,7 @@ from rewardspec.adapters.trl_checks import AUTOMATIC, check_columns, check_setti
 from rewardspec.adapters.trl_rows import moved
 from rewardspec.compiler import Spec, compile
 from rewardspec.rewards import for_trl
+from rewardspec.rewards.permission import Allowed, NotAllowed
 
 try:
     from accelerate.utils import gather_object
@@ -52,6 +53,8 @@ class RewardSpecMixin:
     spec's own numerics, `trl` for those of the trainer's built-in schemes.
     move_rows: put copies of the groups that `refill` draws in the places of those left out. Without it nothing
     moves, and their advantages are weighted instead.
+    allow_python: whether functions that the spec names by `python:` may be imported, where none of that name is passed
+    among `reward_funcs`: True, or the modules allowed.
     Whatever is drawn, reward tokens too, depends on `args.seed` and the step alone.
     Raises SpecError for a spec with errors, BindingError where it does not go with the trainer.
     """
@@ -63,10 +66,11 @@ class RewardSpecMixin:
         dialect: str | None = None,
         constants: Mapping[str, object] = {},
         move_rows: bool = False,
+        allow_python: Allowed = False,
         **kwargs,
     ):
         read = read_spec(spec, constants, dialect)
-        args, kwargs = with_functions(read, args, kwargs)
+        args, kwargs = with_functions(read, args, kwargs, allow_python)
         super().__init__(*args, **kwargs)
         bind(self, read, move_rows)
 
@@ -193,12 +197,14 @@ class RewardSpecMixin:
             extra["rewardspec/token"].extend(tokens)
 
 
-def with_functions(spec: Spec, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed = False) -> tuple[tuple, dict]:
     """A trainer's arguments, the reward functions that the spec names after those that are passed."""
     passed = kwargs["reward_funcs"] if "reward_funcs" in kwargs else args[1] if len(args) > 1 else None
     functions = [] if passed is None else list(passed) if isinstance(passed, list | tuple) else [passed]
-    names = {getattr(function, "__name__", None) for function in functions}
-    own = [function for function in for_trl(spec) if function.__name__ not in names] if spec.uses else []
+    names = {getattr(function, "__name__", None): function for function in functions}
+    left = [name for name in spec.uses if name not in names]
+    plain = {n: f for n, f in names.items() if n in spec.uses and callable(f) and not inspect.iscoroutinefunction(f)}
+    own = for_trl(spec, allow_python=allow_python, functions=plain, only=left) if left else []
     functions += own or ([] if functions else [no_reward])
     tokenizers = kwargs.get("reward_processing_classes")
     if isinstance(tokenizers, list):
@@ -261,6 +267,7 @@ class RewardSpecRLOOTrainer(RewardSpecMixin, RLOOTrainer):
 
 
 _installed: dict[type, tuple[Spec, bool]] = {}
+_allowed: dict[type, Allowed] = {}
 
 
 def install(
@@ -269,6 +276,7 @@ def install(
     dialect: str | None = None,
     constants: Mapping[str, object] = {},
     move_rows: bool = False,
+    allow_python: Allowed = False,
 ) -> None:
     """Make every `GRPOTrainer` and `RLOOTrainer` of this process that is built from now on compute with a spec.
 
@@ -286,7 +294,7 @@ def install(
                 f"{before[0].name} was installed before, and now {read.name} (or the same with other constants, "
                 "dialect or `move_rows`): one process has one spec"
             )
-        _installed[trainer] = read, move_rows
+        _installed[trainer], _allowed[trainer] = (read, move_rows), allow_python
 
 
 def _with_spec(trainer: type, ours: type) -> Callable:
@@ -299,7 +307,11 @@ def _with_spec(trainer: type, ours: type) -> Callable:
             return original(self, *args, **kwargs)
         if isinstance(kwargs.get("reward_funcs"), list):  # `trl_hook.spec` stands for the spec and measures nothing
             kwargs["reward_funcs"] = [f for f in kwargs["reward_funcs"] if not getattr(f, "stands_for_spec", False)]
-        args, kwargs = with_functions(_installed[trainer][0], args, kwargs)
+        try:
+            args, kwargs = with_functions(_installed[trainer][0], args, kwargs, _allowed[trainer])
+        except NotAllowed as error:
+            modules = ",".join(error.modules)
+            raise BindingError(f"{error}; for the command `trl`: REWARDSPEC_ALLOW_PYTHON={modules}") from None
         original(self, *args, **kwargs)
         self.__class__ = ours
         bind(self, *_installed[trainer])

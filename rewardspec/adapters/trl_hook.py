@@ -12,6 +12,7 @@ REWARDSPEC: the path of a spec, or its text.
 REWARDSPEC_DIALECT: a trainer's numerics, such as `trl`.
 REWARDSPEC_SET: `name=value` for names of `define:`, separated by commas.
 REWARDSPEC_MOVE_ROWS: 1 to move the rows of groups that are drawn again.
+REWARDSPEC_ALLOW_PYTHON: modules, separated by commas, whose functions the spec may name by `python:`; 1 for all.
 
 A module of reward functions can instead call `rewardspec.adapters.trl.install(...)` itself.
 """
@@ -23,6 +24,7 @@ from collections.abc import Mapping
 
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.trl import install
+from rewardspec.rewards.permission import Allowed, read_allowed
 
 
 def spec(**_) -> list[float]:
@@ -51,7 +53,17 @@ def options(variables: Mapping[str, str]) -> dict:
         "dialect": variables.get("REWARDSPEC_DIALECT") or None,
         "constants": constants,
         "move_rows": move_rows == "1",
+        "allow_python": _allowed(variables.get("REWARDSPEC_ALLOW_PYTHON", "0")),
     }
+
+
+def _allowed(text: str) -> Allowed:
+    if text.strip() in ("", "0", "1"):
+        return text.strip() == "1"
+    try:
+        return read_allowed(text)
+    except ValueError as error:
+        raise BindingError(f"REWARDSPEC_ALLOW_PYTHON: {error}") from None
 
 
 given = options(os.environ)

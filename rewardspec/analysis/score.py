@@ -22,6 +22,7 @@ from rewardspec.analysis.replay import (
 )
 from rewardspec.compiler import Spec, compile
 from rewardspec.diagnostics import did_you_mean, shorten
+from rewardspec.rewards.permission import Allowed
 from rewardspec.rewards.scorer import Scorer
 
 CHUNK = 256  # rows between two writes of what is done
@@ -47,6 +48,7 @@ def score(
     group_by: str | None = None,
     total_steps: int | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
+    allow_python: Allowed = False,
 ) -> Summary:
     """Score the rows of `source` (JSON lines or Parquet) into `output` (by its suffix), and say what came of them.
 
@@ -55,7 +57,7 @@ def score(
     and the reason. What is done is kept beside `output` until the end, and taken up again by the same spec on the
     same file. progress: called with how many rows are done, of how many. Raises BadLog, ScoringError, OSError.
     """
-    scorer = Scorer(spec)
+    scorer = Scorer(spec, allow_python)
     rows = list(read_rows(source))
     if not rows:
         raise BadLog(f"{source} holds no rollouts")

@@ -4,12 +4,14 @@ Each is a plain function that anyone can call (`rewardspec.rewards.toolrl.correc
 the file of its family; `use: toolrl.correctness` names it in a spec.
 """
 
-from rewardspec.rewards.reward import BadReference, Reward, all_rewards, find_reward, reward
-from rewardspec.rewards.scorer import Scorer, ScoringError
+from rewardspec.rewards.permission import NotAllowed
+from rewardspec.rewards.reward import BadReference, Reward, ScoringError, all_rewards, find_reward, reward
+from rewardspec.rewards.scorer import Scorer
 from rewardspec.rewards.trainers import for_openrlhf, for_trl, for_verl
 
 __all__ = [
     "BadReference",
+    "NotAllowed",
     "Reward",
     "Scorer",
     "ScoringError",

@@ -17,6 +17,10 @@ import rewardspec.rewards
 from rewardspec.types import Domain, finite, interval
 
 
+class ScoringError(ValueError):
+    """Rollouts that cannot be scored: a column that is not there, a malformed ground truth. The message names rows."""
+
+
 class BadReference(ValueError):
     """A ground truth that nothing can be scored against: a fault of the data, never of the model.
 

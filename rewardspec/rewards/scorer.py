@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewardspec.diagnostics import did_you_mean, shorten
-from rewardspec.rewards.reward import BadReference, refuse
+from rewardspec.rewards.permission import Allowed, check_given, own_functions
+from rewardspec.rewards.reward import BadReference, ScoringError, refuse
 
 MOST_TOLD = 5  # rows that a message names
 TEXTS = ("prompt", "completion")
-
-
-class ScoringError(ValueError):
-    """Rollouts that cannot be scored: a column that is not there, a malformed ground truth. The message names rows."""
 
 
 @dataclass
@@ -30,14 +26,32 @@ class Scores:
 class Scorer:
     """Measures rollouts with the reward functions that a spec names.
 
-    spec: a loaded Spec. Functions of the user's (`python:`) are imported here and nowhere else.
-    Raises ScoringError for a function that cannot be imported.
+    spec: a loaded Spec. Functions of the user's (`python:`) are imported here and nowhere else, and only those that
+    allow_python allows: True for all, else names of modules, packages or `module:function`.
+    functions: functions by column, in place of those that the spec names; these are not imported.
+    only: the columns to be measured, where not all are.
+    Raises NotAllowed (a ScoringError) for functions that are not allowed, ScoringError for one that cannot be imported.
     """
 
-    def __init__(self, spec):
+    def __init__(
+        self,
+        spec,
+        allow_python: Allowed = False,
+        functions: Mapping[str, Callable] = {},
+        only: Collection[str] | None = None,
+    ):
         self.spec, self.uses = spec, spec.uses
+        check_given(functions, self.uses, spec.name)
         self.names = [name for name in self.uses if name in spec.columns]  # the others are compared alone
-        made = {name: _own(use) if use.reward is None else _named(use) for name, use in self.uses.items()}
+        if only is not None:
+            self.names = [name for name in self.names if name in only]
+            compared = [n for name in self.names if self.uses[name].only_when is not None for n in spec.compared(name)]
+            self.uses = {name: use for name, use in self.uses.items() if name in {*self.names, *compared}}
+        paths = {name: use.python for name, use in self.uses.items() if use.reward is None}
+        self.own = own_functions(spec.name, paths, allow_python, {n: f for n, f in functions.items() if n in self.uses})
+        made = {
+            name: _own(self.own[name], name) if name in self.own else _named(use) for name, use in self.uses.items()
+        }
         self.measures = {name: (inputs, measure) for name, (inputs, measure, _) in made.items()}
         self.needs = {name: needs for name, (_, _, needs) in made.items()}  # fields that a rollout has to have
 
@@ -87,7 +101,7 @@ class Scorer:
                 given = {i: values for i, values in given.items() if i not in bad}
                 found = measure(list(given.values()))
         except (ValueError, RuntimeError, ModuleNotFoundError) as error:
-            if self.uses[name].reward is None:  # the user's own: whatever it raises is theirs to see
+            if name in self.own:  # the user's own: whatever it raises is theirs to see
                 raise
             raise ScoringError(f"`{name}`: {error}") from error
         for i, value in zip(given, found, strict=True):
@@ -98,7 +112,7 @@ class Scorer:
 def _number(column: str, value: object) -> float | None:
     try:
         return None if value is None or value != value else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ScoringError(f"`{column}`: {shorten(repr(value))} is no number") from None
 
 
@@ -154,18 +168,8 @@ def _named(use) -> Measure:
     return inputs, many if reward.many else one_by_one, [use.inputs[name] for name in needed if needed[name]]
 
 
-def _own(use) -> Measure:
+def _own(function: Callable, column: str) -> Measure:
     """A function of the user's: one rollout at a time, or, where it takes `completions`, all of them as TRL does."""
-    module, _, path = use.python.partition(":")
-    try:
-        function = importlib.import_module(module)
-        for part in path.split("."):
-            function = getattr(function, part)
-    except (ImportError, AttributeError) as error:
-        raise ScoringError(
-            f"`python: {use.python}` of `{use.column}` cannot be imported: {error}; Python looks for it where the "
-            "program was started and on PYTHONPATH"
-        ) from None
     parameters = inspect.signature(function).parameters.values()
     named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
@@ -189,7 +193,7 @@ def _own(use) -> Measure:
         names = [name for name in given[0] if all(name in one for one in given)]
         values = function(**{name: [one[name] for one in given] for name in names})
         if len(values) != len(given):
-            raise ScoringError(f"`{use.python}` gave {len(values)} values for {len(given)} completions")
+            raise ScoringError(f"the function of `{column}` gave {len(values)} values for {len(given)} completions")
         return values
 
     needed = [singular.get(p.name, p.name) for p in named if p.default is p.empty]

@@ -1,37 +1,48 @@
 """The reward functions of a spec, as each trainer wants to be given them.
 
 Each takes a loaded Spec, evaluates every function once a rollout, and gives what the spec's columns are called.
+Functions of the user's own (`python:`) need a permission: `allow_python=True` for all that the spec names, or names of
+modules, packages or `module:function`; or `functions=`, by column, to be used as they are. Else they raise NotAllowed.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 
 from rewardspec.diagnostics import shorten
-from rewardspec.rewards.scorer import Scorer, ScoringError
+from rewardspec.rewards.permission import Allowed
+from rewardspec.rewards.reward import ScoringError
+from rewardspec.rewards.scorer import Scorer
 
 AUTOMATIC = ("tokens", "truncated")  # columns that trainers measure themselves
 LEAST = 8  # characters of a prompt's end that tell where it ends
 _END = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>|<pad>")
 
 
-def for_trl(spec) -> list[Callable[..., list[float | None]]]:
+def for_trl(
+    spec,
+    *,
+    allow_python: Allowed = False,
+    functions: Mapping[str, Callable] = {},
+    only: Collection[str] | None = None,
+) -> list[Callable[..., list[float | None]]]:
     """`reward_funcs` for TRL: a function for each column, in the order of the spec, named as the column is.
 
     Each takes `prompts`, `completions` and the data set's columns and gives a number or None a completion. The
-    first that is called on a batch measures all of it. Raises ScoringError.
+    first that is called on a batch measures all of it. only: the columns wanted, where others are measured elsewhere.
+    Raises ScoringError.
     """
-    batch = _Batch(_scorer(spec))
+    batch = _Batch(_scorer(spec, allow_python, functions, only))
     return [batch.function(name) for name in batch.scorer.names]
 
 
-def _scorer(spec) -> Scorer:
+def _scorer(spec, allow_python: Allowed, functions: Mapping[str, Callable], only=None) -> Scorer:
     if not spec.uses and not {*spec.columns} <= {*AUTOMATIC}:
         raise ScoringError(f"{spec.name} names no reward function: add `use: toolrl.format`, say, to a component")
-    return Scorer(spec)
+    return Scorer(spec, allow_python, functions, only)
 
 
 class _Batch:
@@ -69,7 +80,9 @@ def _rows(prompts: Sequence, completions: Sequence, columns: Mapping) -> list[di
     ]
 
 
-def for_verl(spec) -> Callable[..., dict[str, float]]:
+def for_verl(
+    spec, *, allow_python: Allowed = False, functions: Mapping[str, Callable] = {}
+) -> Callable[..., dict[str, float]]:
     """`compute_score` for verl: a dict with a value for each column, and `score`, which verl wants.
 
     The ground truth is the column `answer`, whatever `extra_info` holds by that name; `extra_info` holds all others.
@@ -77,7 +90,7 @@ def for_verl(spec) -> Callable[..., dict[str, float]]:
     is missing is NaN. `score` is the plain sum of what was measured, for verl's own tables: no advantage is worked
     out from it. Raises ScoringError.
     """
-    scorer = _scorer(spec)
+    scorer = _scorer(spec, allow_python, functions)
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> dict[str, float]:
         known = {"answer": ground_truth, "ground_truth": ground_truth, "data_source": data_source}
@@ -88,7 +101,13 @@ def for_verl(spec) -> Callable[..., dict[str, float]]:
     return compute_score
 
 
-def for_openrlhf(spec, ends: Sequence[str] | None = None) -> Callable[..., dict]:
+def for_openrlhf(
+    spec,
+    ends: Sequence[str] | None = None,
+    *,
+    allow_python: Allowed = False,
+    functions: Mapping[str, Callable] = {},
+) -> Callable[..., dict]:
     """`reward_func` for OpenRLHF: tensors [N] of every column under `extra_logs`.
 
     A query is a prompt and its completion with the tokens that end it, which are taken off. ends: their texts, as in
@@ -97,7 +116,7 @@ def for_openrlhf(spec, ends: Sequence[str] | None = None) -> Callable[..., dict]
     The label is the column `answer`. `rewards` and `scores` are the plain sum of what was measured, for OpenRLHF's
     own tables: no advantage is worked out from it. Raises ScoringError.
     """
-    scorer = _scorer(spec)
+    scorer = _scorer(spec, allow_python, functions)
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence, **_) -> dict:
         import torch
