@@ -10,6 +10,7 @@ from rewardspec.ops.functions import FUNCTIONS, ONE_VALUE, TAKES_CONDITIONS, Fun
 from rewardspec.ops.reductions import REDUCTIONS, SPREADS
 from rewardspec.source import Span
 from rewardspec.spec.declarations import AXES, Definition
+from rewardspec.syntax.foreign import ARGUMENTS, NAMES, way_out
 from rewardspec.syntax.tree import Call, Expr, Name
 from rewardspec.types import Level
 
@@ -26,7 +27,7 @@ class Calls(Expressions):
         if not scope.prelude and name.text in self.declared.damaged:
             return  # what is wrong with its definition has been said
         known = [*FUNCTIONS, *self.prelude.functions, *([] if scope.prelude else self.declared.functions)]
-        help = did_you_mean(name.text, known)
+        help = way_out(name.text, known, NAMES)
         if self.knows(name.text) or name.text in scope.parameters:
             help = f"`{name.text}` is a value; it takes no arguments"
         self.report.error("unknown-function", f"there is no function `{shorten(name.text)}`", name.span, help=help)
@@ -93,7 +94,7 @@ class Calls(Expressions):
                     "unknown-argument",
                     f"`{expr.function.text}` has no argument `{shorten(name.text)}`",
                     name.span,
-                    help=did_you_mean(name.text, names, f"write `{signature.text}`"),
+                    help=way_out(name.text, names, ARGUMENTS, f"write `{signature.text}`"),
                 )
             if name.text in given:
                 self.fail("duplicate-argument", f"`{name.text}` is given twice", name.span, help="keep one of them")
@@ -110,7 +111,7 @@ class Calls(Expressions):
                     "unknown-argument",
                     f"`{name}` has no argument `{shorten(key.text)}`",
                     key.span,
-                    help=did_you_mean(key.text, function.keywords, shape),
+                    help=way_out(key.text, function.keywords, ARGUMENTS, shape),
                 )
             if key.text in seen:
                 self.fail("duplicate-argument", f"`{key.text}` is given twice", key.span, help="keep one of them")

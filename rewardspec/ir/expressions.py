@@ -10,6 +10,7 @@ from rewardspec.ir.names import Names
 from rewardspec.ir.values import Axis, Bundle, Scope, Skip, Truth, Value
 from rewardspec.ops.elementwise import ELEMENTWISE
 from rewardspec.source import Span
+from rewardspec.syntax.foreign import NAMES
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
 from rewardspec.types import LARGEST
 
@@ -34,7 +35,7 @@ class Expressions(Names):
             match expr:
                 case Number(value=value):
                     if isinstance(value, float):
-                        self.fail("infinite-value", "infinity cannot be computed with", expr.span)
+                        self.fail("infinite-value", "infinity cannot be computed with", expr.span, help=NAMES["inf"])
                     return self.graph.const(value)
                 case Name():
                     return self.name(expr, scope)

@@ -142,7 +142,9 @@ class Lowering(Calls):
                     "not-a-number",
                     f"`{name}` holds names, which cannot be rewarded",
                     declaration.span,
-                    help="declare it under `signals:`",
+                    help="a truth value is a number: `values: [0, 1]`"
+                    if {symbol.lower() for symbol in node.domain.symbols} <= {"true", "false", "yes", "no"}
+                    else "declare it under `signals:`",
                 )
             node = self.graph.spread(node)
             self.graph.names.setdefault(node, name)

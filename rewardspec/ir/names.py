@@ -6,13 +6,14 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import inf
 
-from rewardspec.diagnostics import Report, did_you_mean, shorten
+from rewardspec.diagnostics import Report, shorten
 from rewardspec.ir.graph import Graph, Node
 from rewardspec.ir.values import Axis, Bundle, Scope, Skip, Value
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.source import Span
 from rewardspec.spec.declarations import AXES, GIVEN, Declarations, Definition
 from rewardspec.spec.prelude import prelude
+from rewardspec.syntax.foreign import NAMES, way_out
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.types import Level, finite, interval
 
@@ -132,7 +133,7 @@ class Names:
         elif self.function(name, scope) is not None:
             help = f"it is a function: `{self.function(name, scope).signature.span.text}`"
         else:
-            help = did_you_mean(name, known)
+            help = way_out(name, known, NAMES)
         if help is None:
             own = dict.fromkeys((*self.declared.columns, *self.declared.components))
             shown = ", ".join(f"`{name}`" for name in own)

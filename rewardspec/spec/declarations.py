@@ -19,6 +19,7 @@ from rewardspec.spec.document import VERSION, Component, Document, Measured, rea
 from rewardspec.spec.expressions import constant, read_expression, read_literal
 from rewardspec.spec.use import Use, as_expression, read_use
 from rewardspec.syntax.expression import KEYWORDS, NAME, parse_expression, parse_signature
+from rewardspec.syntax.foreign import NAMES
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
 from rewardspec.syntax.yaml import Mapping, Node, Scalar
 from rewardspec.types import MOST_VALUES, Domain, Level, finite, format_number, interval, symbolic
@@ -292,7 +293,7 @@ def _values(measured: Measured, report: Report) -> Domain | None:
         return None
     for scalar, value in zip(measured.values, literals, strict=True):
         if isinstance(value, float):
-            report.error("infinite-value", "a value cannot be infinite", scalar.span)
+            report.error("infinite-value", "a value cannot be infinite", scalar.span, help=NAMES["inf"])
             return None
         if literals.count(value) > 1:
             report.error(
@@ -307,16 +308,17 @@ def _values(measured: Measured, report: Report) -> Domain | None:
             "mixed-values",
             "numbers and names cannot stand together",
             wrong.span,
-            help=_truth_value(wrong.text) or "write numbers, or names alone",
+            help=_number_instead(wrong.text) or "write numbers, or names alone",
         )
         return None
     return finite(literals)
 
 
-def _truth_value(text: str) -> str | None:
+def _number_instead(text: str) -> str | None:
+    """What to write where a number is wanted, for a name that is one elsewhere."""
     if text.lower() in ("yes", "no", "true", "false", "on", "off"):
         return f"`{text}` is a name here; a truth value is written 1 or 0"
-    return None
+    return NAMES["inf"] if text.lower() in ("inf", "infinity") else None
 
 
 def _range(pair: list[Scalar] | None, report: Report) -> Domain | None:
@@ -325,7 +327,7 @@ def _range(pair: list[Scalar] | None, report: Report) -> Domain | None:
     ends = [read_literal(scalar, report) for scalar in pair]
     for scalar, end in zip(pair, ends, strict=True):
         if isinstance(end, str):
-            report.error("not-a-constant", f"`{shorten(end)}` is not a number", scalar.span, help=_truth_value(end))
+            report.error("not-a-constant", f"`{shorten(end)}` is not a number", scalar.span, help=_number_instead(end))
             return None
     lo, hi = ends
     if lo is None or hi is None:

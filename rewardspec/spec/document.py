@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from rewardspec.diagnostics import Report, did_you_mean, shorten
+from rewardspec.diagnostics import Report, shorten
 from rewardspec.source import Source, Span
+from rewardspec.syntax.foreign import KEYS, PART_KEYS, WORDS, way_out
 from rewardspec.syntax.yaml import Mapping, Node, Scalar, Sequence, read_yaml
 from rewardspec.types import MOST_VALUES
 
@@ -305,11 +306,14 @@ def _report(error: ErrorDetails, root: Mapping, report: Report) -> None:
     match kind:
         case "extra_forbidden":
             known = _known_keys(error["loc"])
+            foreign = (
+                KEYS if len(error["loc"]) == 1 else PART_KEYS if error["loc"][0] in ("signals", "components") else {}
+            )
             report.error(
                 "unknown-key",
                 f"there is no key `{shorten(name)}` here",
                 key.span if key else node.span,
-                help=did_you_mean(name, known, f"the keys here are {', '.join(known)}"),
+                help=way_out(name, known, foreign, f"the keys here are {', '.join(known)}"),
             )
         case "missing" if name == "rewardspec":
             report.error(
@@ -326,7 +330,7 @@ def _report(error: ErrorDetails, root: Mapping, report: Report) -> None:
                 "unknown-word",
                 f"`{error['ctx']['text']}` is none of {', '.join(f'`{w}`' for w in words)}",
                 node.span,
-                help=did_you_mean(error["ctx"]["text"], words),
+                help=_word_here(error["ctx"]["text"], str(error["loc"][-1]), words),
             )
         case "reason":
             report.error(
@@ -339,6 +343,12 @@ def _report(error: ErrorDetails, root: Mapping, report: Report) -> None:
             report.error("wrong-type", "a list belongs here, one `- ` a line", node.span)
         case _:
             report.error("wrong-type", error["msg"], node.span if node.span.text.strip() else key.span)
+
+
+def _word_here(text: str, key: str, words: list[str]) -> str | None:
+    """A help line for a word that a key does not take; what is written for it elsewhere, if that is for this key."""
+    here = {word: answer for word, answer in WORDS.items() if f"`{key}:" in answer}
+    return way_out(text, words, here)
 
 
 def _start(node: Node) -> Span:

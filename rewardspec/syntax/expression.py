@@ -15,6 +15,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from rewardspec.diagnostics import Report, shorten
 from rewardspec.resources import resource
 from rewardspec.source import Source, Span
+from rewardspec.syntax.foreign import way_out_at
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
 
 MOST_TOKENS = 1000
@@ -31,7 +32,6 @@ _WAYS_OUT = {
     "|": "write `or`",
     "!": "write `not`, or `!=`",
     "^": "a power is written `**`",
-    "%": "write a share as a number, `0.5`",
     '"': "names stand without quotes here",
     "'": "names stand without quotes here",
     "[": "there are no brackets in expressions; `min`, `max` and the like take values apart by commas",
@@ -107,7 +107,12 @@ def _parse(text: str, at: Callable[[int, int], Span], report: Report, start: str
         rejected = error
     except UnexpectedCharacters as error:
         where, char = error.pos_in_stream, text[error.pos_in_stream]
-        report.error("syntax", f"unexpected `{shorten(char)}`", at(where, where + 1), help=_WAYS_OUT.get(char))
+        report.error(
+            "syntax",
+            f"unexpected `{shorten(char)}`",
+            at(where, where + 1),
+            help=way_out_at(text, where) or _WAYS_OUT.get(char),
+        )
         return None
     except UnexpectedEOF:
         _ends_early(text, at, report)
@@ -121,7 +126,7 @@ def _parse(text: str, at: Callable[[int, int], Span], report: Report, start: str
                 "syntax",
                 f"unexpected `{shorten(str(token))}`",
                 at(token.start_pos, token.end_pos),
-                help=_token_help(text, token),
+                help=way_out_at(text, token.start_pos) or _token_help(text, token),
             )
         return None
     code, message, span, help = rejected.args
@@ -139,7 +144,7 @@ def _ends_early(text: str, at, report: Report) -> None:
         "syntax",
         "the expression ends too early",
         at(end - 1, end),
-        help="a `(` is not closed" if opened else None,
+        help=way_out_at(text, end - 1) or ("a `(` is not closed" if opened else None),
     )
 
 

@@ -7,6 +7,7 @@ documents are refused, so that no file can grow when it is read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ruamel.yaml import YAML
@@ -16,10 +17,12 @@ from ruamel.yaml.reader import ReaderError
 
 from rewardspec.diagnostics import Label, Report, shorten
 from rewardspec.source import Source, Span
+from rewardspec.syntax.expression import parse_expression, parse_signature
 
 LARGEST_FILE = 64 * 1024
 MOST_EVENTS = 10_000
 DEEPEST = 16
+LONGEST_QUOTED = 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,19 +191,31 @@ class _Reader:
         flow = event_flow(self.source, start)
         items: list[tuple[Scalar, Node]] = []
         seen: dict[str, Scalar] = {}
-        cut = None
+        torn = None
         while not isinstance(event := self.next(), yaml_events.MappingEndEvent):
             key = self.node(event, depth + 1)
             value = self.node(self.next(), depth + 1)
             if not isinstance(key, Scalar):
                 self.report.error("wrong-type", "a key must be a name", key.span)
                 continue
-            if flow and cut is None and items and _unclosed(items[-1][1]) and _is_empty(value):
-                cut = items[-1][1]
-            if cut is not None and _is_empty(value):  # the rest of an expression that a comma cut in two
-                self.comma(cut, key)
-                items[-1] = (items[-1][0], replace(cut, cut=True))
-                cut = None if _closes(key.text) else cut
+            if torn is not None and _closes(key.text):
+                self.comma(torn[0], parse_signature)
+                span = self.source.span(torn[0].span.start, key.span.end)
+                key, torn = Scalar(span, span.text), None
+            elif torn is not None and _is_empty(value):
+                continue
+            elif torn is not None:  # nothing closes it
+                items.append(torn)
+                torn = None
+            open_value = flow and bool(items) and _unclosed(items[-1][1])
+            if (
+                flow and not open_value and _unclosed(key) and _is_empty(value)
+            ):  # perhaps `half(x, y)`, the left side of a definition
+                torn = key, value
+                continue
+            if open_value and _is_empty(value):  # the rest of an expression that a comma cut in two
+                self.comma(items[-1][1], parse_expression)
+                items[-1] = (items[-1][0], self.rejoined(items[-1][1], key))
                 continue
             if key.text == "<<":
                 self.report.error("yaml", "a merge key is not allowed in a spec", key.span, help="write it out")
@@ -215,35 +230,47 @@ class _Reader:
             else:
                 seen[key.text] = key
                 items.append((key, value))
+        items += [torn] if torn is not None else []
         return Mapping(self.between(start, event), tuple(items), flow)
 
     def whole(self, items: list[Node], event) -> tuple[Node, ...]:
         """The items of a sequence, those that a comma cut out of one expression reported."""
         kept: list[Node] = []
-        cut = None
         for item in items:
-            if cut is not None and isinstance(item, Scalar):
-                self.comma(cut, item)
-                kept[-1] = replace(cut, cut=True)
-                cut = None if _closes(item.text) else cut
-                continue
-            if _unclosed(item):
-                cut = item
-            kept.append(item)
+            if kept and _unclosed(kept[-1]) and isinstance(item, Scalar):
+                self.comma(kept[-1], parse_expression)
+                kept[-1] = self.rejoined(kept[-1], item)
+            else:
+                kept.append(item)
         return tuple(kept)
 
-    def comma(self, cut: Scalar, rest: Scalar) -> None:
-        end = rest.span.end
-        if rest.text.count("(") >= rest.text.count(")"):
-            closing = self.source.text.find(")", end)
-            end = closing + 1 if 0 <= closing < end + 80 and "\n" not in self.source.text[end:closing] else end
-        whole = self.source.span(cut.span.start, end)
+    def rejoined(self, cut: Scalar, rest: Scalar) -> Scalar:
+        """A value and what a comma cut off it."""
+        return replace(cut, text=f"{cut.text}, {rest.text}", cut=True)
+
+    def comma(self, cut: Scalar, parse: Callable) -> None:
+        """Report what a comma cut; quoted whole where `parse` takes it so."""
+        whole = self.to_its_end(cut.span.start)
+        reads = whole is not None and parse(whole, lambda start, end: cut.span, Report()) is not None
+        quoted = f'it: `"{whole}"`' if reads else "all of it"
         self.report.error(
             "yaml-comma",
             "YAML ends a value at a comma inside `{ }` and `[ ]`",
             cut.span,
-            help=f'quote it: `"{shorten(whole.text, 60)}"`, or use the block form, one key a line',
+            help=f"quote {quoted}, or use the block form, one key a line",
         )
+
+    def to_its_end(self, start: int) -> str | None:
+        """The text from `start` to what ends it outside parentheses; None where it is long or not plain."""
+        text, depth = self.source.text, 0
+        for end in range(start, min(start + LONGEST_QUOTED, len(text))):
+            char = text[end]
+            depth += (char == "(") - (char == ")")
+            if char in '"\n' or depth < 0:
+                return None
+            if depth == 0 and char in ",:]}":
+                return text[start:end].rstrip()
+        return None
 
 
 def event_flow(source: Source, start: int) -> bool:
