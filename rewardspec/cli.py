@@ -395,6 +395,10 @@ def score_(
     total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
+    key_host: Annotated[
+        list[str],
+        typer.Option(metavar="http://HOST:PORT", help="A judge, not at OPENAI_BASE_URL, that gets OPENAI_API_KEY too."),
+    ] = [],  # noqa: B006
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Score completions with the spec's reward functions, and add rewards and advantages.
@@ -412,6 +416,7 @@ def score_(
     allowed = _allowed(trust, allow_python)
     if allowed:
         sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
+    _allow_key(key_host)
     for path in (spec, rollouts):
         if output.exists() and path.exists() and output.samefile(path):
             _misuse(f"{path} would be written over")
@@ -444,6 +449,15 @@ def score_(
     rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
     _table(_console(), None, ("reward", "mean", "missing"), rows)
     raise typer.Exit(0 if summary.scored else 1)
+
+
+def _allow_key(hosts: list[str]) -> None:
+    from rewardspec.rewards.judge_key import allow_key
+
+    try:
+        allow_key(*hosts)
+    except (ValueError, ModuleNotFoundError) as error:
+        _misuse(str(error))
 
 
 @app.command()

@@ -171,9 +171,10 @@ def test_refusals_of_the_endpoint_are_one_error_at_once(reply):
 
 def test_refusals_never_show_the_key_and_say_when_there_is_none(monkeypatch):
     with serving(lambda *_: failed(401, "wrong key: sk-secret")) as server:
-        with pytest.raises(EndpointError, match="OPENAI_API_KEY is not set"):
+        with pytest.raises(EndpointError, match="no key was sent"):
             asked(server, ["a"])
         monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(EndpointError, match=r"wrong key: \*\*\*") as error:
             asked(server, ["a"])
     assert "sk-secret" not in str(error.value) and "not set" not in str(error.value)

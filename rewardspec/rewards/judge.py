@@ -26,6 +26,7 @@ from ruamel.yaml import YAML
 
 from rewardspec.resources import resource
 from rewardspec.rewards.judge_answer import find_score
+from rewardspec.rewards.judge_key import Secret, key_for
 from rewardspec.rewards.reward import BadReference, each, reward
 from rewardspec.types import Domain, finite
 
@@ -62,6 +63,7 @@ def rubric(
     model: Annotated[str, Field(min_length=1)],
     scores: Annotated[tuple[Score, ...], Field(min_length=1)] | Literal["rubric"] = "rubric",
     url: str | None = None,
+    key: Literal["environment", "none"] = "environment",
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = 0.0,
     max_tokens: Annotated[int, Field(gt=0)] | None = 2048,
     extra: dict[str, Any] | None = None,
@@ -76,8 +78,10 @@ def rubric(
     `{answer}` and `{fence}` in it, a mark that no completion can know beforehand. It should ask for a last line
     `Score: X`; JSON with a key `score` and a lone number as last line are understood as well. Only numbers in
     `scores` count, which is the rubric's own for one that ships and has to be said for any other.
-    url: of an OpenAI-compatible endpoint, as `http://localhost:8000/v1`; else OPENAI_BASE_URL. The key is
-    OPENAI_API_KEY, none where that is not set. temperature, max_tokens: null leaves them to the endpoint.
+    url: of an OpenAI-compatible endpoint, as `http://localhost:8000/v1`; else OPENAI_BASE_URL. key: OPENAI_API_KEY of
+    the environment, if that is set, or `none`. It goes to the host of OPENAI_BASE_URL (OpenAI's own where that is not
+    set) and to those in REWARDSPEC_KEY_HOSTS; for any other ValueError is raised.
+    temperature, max_tokens: null leaves them to the endpoint.
     extra: further fields of a request, such as `{reasoning_effort: low}`.
     timeout: seconds for one attempt. retries: attempts after the first, on 429, 5xx, time-outs and broken
     connections, with growing pauses.
@@ -91,7 +95,8 @@ def rubric(
 
     text, allowed = _rubric(template, scores)
     _check(extra)
-    endpoint = Endpoint(_endpoint_url(url), os.environ.get("OPENAI_API_KEY", ""), concurrency, timeout, retries)
+    address = _endpoint_url(url)
+    endpoint = Endpoint(address, Secret("") if key == "none" else key_for(address), concurrency, timeout, retries)
     compares = "{answer}" in text
     golds = each(_reference, answers if answers is not None else [None] * len(completions)) if compares else None
     bodies = [

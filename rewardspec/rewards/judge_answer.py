@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 LONGEST = 100_000  # characters from the end that are read: many times what a judge is asked to write
+MOST_READ = 10 * LONGEST  # characters that are read as JSON, again and again where objects do not end
 _LABEL = r"(?:score|rating|grade)"
 _VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+# Nothing in it gives back what it took, or the time would grow with the square of a run of white space.
 _LABELLED = re.compile(  # `Score: 1`, `**Score**: 1`, `score is 1`, `<score>1`, `Score (0 to 1): 1`, `score: \boxed{1}`
-    rf"(?<![\w/]){_LABEL}['\"*_`]*(?:\s*\([^()\n]{{0,40}}\))?\s*"
-    r"(?:[:=>]|(?:is|of|should\ be)\b\s*[:=]?(?=\W*(?:boxed\W*)?[0-9]))"
-    rf"[\s'\"*_`$({{\[]*(?:\\boxed\s*{{\s*)?(?P<value>{_VALUE})?(?=(?P<more>.{{0,12}}))",
+    rf"(?<![\w/]){_LABEL}['\"*_`]*+(?:\s*+\([^()\n]{{0,40}}+\))?\s*+"
+    r"(?:[:=>]|(?:is|of|should\ be)\b\s*+[:=]?+(?=\W*+(?:boxed\W*+)?[0-9]))"
+    rf"[\s'\"*_`$({{\[]*+(?:\\boxed\s*+{{\s*+)?(?P<value>{_VALUE})?(?=(?P<more>.{{0,12}}))",
     re.IGNORECASE,
 )
 # `1/2`, `0,5`, `50%`, `1e5`, `1 or 0`, `0 - 1`: no score of which the first number could be taken
@@ -31,7 +32,10 @@ def find_score(said: str, scores: Sequence[float]) -> float | None:
     text = said[-LONGEST:].rpartition("</think>")[2]
     if text.lstrip().startswith("<think>"):  # a thought that never came to an end
         return None
-    objects = list(_objects(text))
+    try:
+        objects = list(_objects(text))
+    except _TooMuch:
+        return None
     labelled = list(_LABELLED.finditer(text, objects[-1][0] if objects else 0))
     value = _labelled(labelled[-1]) if labelled else _number(objects[-1][1]) if objects else _lone(text)
     return next((float(score) for score in scores if score == value), None)
@@ -46,13 +50,28 @@ def _labelled(found: re.Match) -> float | None:
     return float(value)
 
 
+class _TooMuch(Exception):
+    """A text that would be read over and over."""
+
+
 def _objects(text: str) -> Iterator[tuple[int, object]]:
-    """The outermost JSON objects with a key `score`: where they end, and what is under the key."""
-    decoder, end = json.JSONDecoder(), 0
+    """The outermost JSON objects with a key `score`: where they end, and what is under the key.
+
+    Where one does not come to an end, those inside it are tried. Raises _TooMuch where that adds up.
+    """
+    decoder, end, left = json.JSONDecoder(), 0, MOST_READ
     while found := _OPENS.search(text, end):
         end = found.start() + 1
-        with suppress(ValueError, RecursionError):
+        if left < 0:
+            raise _TooMuch
+        try:
             value, whole = decoder.raw_decode(text, found.start())
+        except json.JSONDecodeError as error:
+            left -= max(error.pos - found.start(), LONGEST // 100)  # Python counts the lines before an error
+        except (ValueError, RecursionError):  # a number of too many digits
+            left -= LONGEST // 10
+        else:
+            left -= whole - found.start()
             keys = [key for key in value if re.fullmatch(_LABEL, key, re.IGNORECASE)]
             if keys:
                 end = whole

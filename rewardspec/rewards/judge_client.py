@@ -11,21 +11,27 @@ import json
 import math
 import random
 import re
+import zlib
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, ValidationError
+
+from rewardspec.rewards.judge_key import Secret, hidden_in_logs
 
 if TYPE_CHECKING:
     import httpx
 
 FIRST_PAUSE = 0.5  # seconds before the second attempt; twice as long before each further one
 LONGEST_PAUSE = 120.0  # seconds, whatever an endpoint asks for in Retry-After
+LONGEST_REPLY = 4 << 20  # bytes of a reply, inflated: many times what a judge is asked to write
+LONGEST_REFUSAL = 1 << 16  # bytes that are read of a reply that is an error
 FEWEST_FAILURES = 8  # in a row, all attempts used up, before an endpoint counts as down
 
 _AGAIN = {408, 409, 425, 429}  # and all from 500
@@ -58,23 +64,29 @@ class Unanswered(Exception):
 class Endpoint:
     """Where chat completions are asked for, and how.
 
-    url: the full address. key: empty for none. timeout: seconds for one attempt as a whole.
+    url: the full address. key: an empty one for none. timeout: seconds for one attempt as a whole.
     """
 
     url: str
-    key: str = field(repr=False)
+    key: Secret
     concurrency: int
     timeout: float
     retries: int
 
-    def __post_init__(self):
-        if not (self.key.strip().isascii() and self.key.strip().isprintable()):
-            raise ValueError("OPENAI_API_KEY has characters in it that no key has")
 
-    def says(self, response: httpx.Response) -> str:
-        """The body in one short line, without our key, which some servers repeat."""
-        text = response.text.replace(self.key.strip(), "***") if self.key.strip() else response.text
-        return " ".join(text.split())[:300]
+@dataclass(frozen=True)
+class _Answer:
+    """What came back: status and reason, the body as text without our key, seconds to wait that it asks for."""
+
+    status: int
+    reason: str
+    text: str
+    wait: float
+
+    @property
+    def short(self) -> str:
+        """The body in one short line."""
+        return " ".join(self.text.split())[:300]
 
 
 class _Message(BaseModel):
@@ -103,10 +115,7 @@ def ask_all(
     a thread with an event loop of its own, so it makes no difference whether the caller's thread runs one.
     Raises EndpointError, and ModuleNotFoundError without httpx.
     """
-    try:
-        import httpx
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("a judge is asked through httpx: pip install 'rewardspec[rewards]'") from None
+    httpx = client_library()
     try:
         httpx.URL(endpoint.url)
     except httpx.InvalidURL as error:
@@ -115,6 +124,15 @@ def ask_all(
     if requests:
         _apart(_ask_all(endpoint, requests, answers, answered, missing))
     return missing
+
+
+def client_library() -> ModuleType:
+    """httpx. Raises ModuleNotFoundError, with the way out."""
+    try:
+        import httpx
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a judge is asked through httpx: pip install 'rewardspec[rewards]'") from None
+    return httpx
 
 
 def _apart(work: Coroutine) -> None:
@@ -146,16 +164,18 @@ async def _ask_all(
 
     left = iter(requests.items())
     failures = 0  # in a row
-    headers = {"Content-Type": "application/json"}
-    if endpoint.key.strip():
-        headers["Authorization"] = f"Bearer {endpoint.key.strip()}"
+    # no compression: what is small on the way and large here has to be looked for in it
+    headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "identity"})
+    if endpoint.key:
+        headers["Authorization"] = f"Bearer {endpoint.key.reveal()}"
     trust = httpx.create_ssl_context()
 
     async def work() -> None:
         nonlocal failures
         # a client each: one for all looks through all its connections for every request. The time limit is on an
         # attempt as a whole: httpx's own start anew with every byte.
-        async with httpx.AsyncClient(headers=headers, timeout=None, verify=trust) as client:
+        # A redirect is not followed: it would carry the key, or the rollout, elsewhere.
+        async with httpx.AsyncClient(headers=headers, timeout=None, verify=trust, follow_redirects=False) as client:
             for name, body in left:
                 if failures >= max(FEWEST_FAILURES, endpoint.concurrency):
                     missing[name] = Unanswered("not asked, the endpoint seems to be down")
@@ -169,9 +189,10 @@ async def _ask_all(
                     failures = failures + 1 if error.down else 0
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(endpoint.concurrency, len(requests))):
-                group.create_task(work())
+        with hidden_in_logs(endpoint.key):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(endpoint.concurrency, len(requests))):
+                    group.create_task(work())
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from None
 
@@ -185,45 +206,83 @@ async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping) -> 
         asked = 0.0
         try:
             async with asyncio.timeout(endpoint.timeout):
-                response = await client.post(endpoint.url, content=content)
+                answer = await _answer(client, endpoint, content)
         except TimeoutError:
             failure = Unanswered(f"timed out after {endpoint.timeout:g} s", down=True)
         except httpx.RequestError as error:
-            failure = Unanswered("connections failed", f"{type(error).__name__}: {error}"[:200], down=True)
+            words = endpoint.key.hide(f"{type(error).__name__}: {error}")
+            failure = Unanswered("connections failed", words[:200], down=True)
         else:
-            if response.is_success:
-                return _text(endpoint, response)
-            failure = _failure(endpoint, response)
-            asked = _retry_after(response)
+            if 200 <= answer.status < 300:
+                return _text(endpoint, answer)
+            failure = _failure(endpoint, answer)
+            asked = answer.wait
         if attempt < endpoint.retries:
             pause = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * _DICE.uniform(0.5, 1.0)
             await asyncio.sleep(max(pause, min(asked, LONGEST_PAUSE) * _DICE.uniform(1.0, 1.1)))
     raise failure
 
 
-def _failure(endpoint: Endpoint, response: httpx.Response) -> Unanswered:
+async def _answer(client: httpx.AsyncClient, endpoint: Endpoint, content: bytes) -> _Answer:
+    """What comes back for one request. Raises Unanswered for a body that is too long, and httpx's RequestError."""
+    async with client.stream("POST", endpoint.url, content=content) as response:
+        text = (await _body(response)).decode("utf-8", "replace")
+    return _Answer(
+        response.status_code,
+        endpoint.key.hide(response.reason_phrase),
+        endpoint.key.hide(text),
+        _retry_after(response),
+    )
+
+
+async def _body(response: httpx.Response) -> bytes:
+    """The body, inflated as it comes, no more than is allowed of it; of an error as much as is read."""
+    import httpx
+
+    most = LONGEST_REPLY if response.is_success else LONGEST_REFUSAL
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise Unanswered("replies are compressed, which was not asked for", down=True)
+    inflate = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding not in ("", "identity") else None
+    parts: list[bytes] = []
+    size = sent = 0
+    async for chunk in response.aiter_raw():
+        try:
+            parts.append(inflate.decompress(chunk, most + 1 - size) if inflate else chunk)
+        except zlib.error as error:
+            raise httpx.DecodingError(str(error)) from None
+        size, sent = size + len(parts[-1]), sent + len(chunk)
+        if max(size, sent) > most:
+            if response.is_success:
+                raise Unanswered(f"replies are longer than {most >> 20} MiB")
+            break
+    return b"".join(parts)[:most]
+
+
+def _failure(endpoint: Endpoint, answer: _Answer) -> Unanswered:
     """What went wrong, where asking again may help. Raises Unanswered where it cannot, EndpointError for all."""
-    status, said = response.status_code, endpoint.says(response)
-    if (status in _AGAIN or status >= 500) and "insufficient_quota" not in response.text:
+    status, said = answer.status, answer.short
+    if (status in _AGAIN or status >= 500) and "insufficient_quota" not in answer.text:
         return Unanswered(f"had status {status}", said, down=True)
-    if status == 413 or (status in (400, 422) and _TOO_LONG.search(response.text)):
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(answer.text)):
         raise Unanswered("too long for the judge", said)
-    if status in (400, 422) and _FILTERED.search(response.text):
+    if status in (400, 422) and _FILTERED.search(answer.text):
         raise Unanswered("refused by the endpoint's filter", said)
-    hint = " (OPENAI_API_KEY is not set)" if status == 401 and not endpoint.key.strip() else ""
-    raise EndpointError(f"judge at {endpoint.url}: status {status} {response.reason_phrase}{hint}: {said}")
+    hint = " (no key was sent)" if status == 401 and not endpoint.key else ""
+    raise EndpointError(f"judge at {endpoint.url}: status {status} {answer.reason}{hint}: {said}")
 
 
-def _text(endpoint: Endpoint, response: httpx.Response) -> str:
+def _text(endpoint: Endpoint, answer: _Answer) -> str:
+    """What the model wrote, without our key, which JSON may hold in escapes. Raises Unanswered."""
     try:
-        choice = _Reply.model_validate_json(response.content).choices[0]
+        choice = _Reply.model_validate_json(answer.text).choices[0]
     except ValidationError:
-        raise Unanswered("replies are no chat completion", endpoint.says(response)) from None
+        raise Unanswered("replies are no chat completion", answer.short) from None
     if choice.finish_reason == "length":
         raise Unanswered("cut off at max_tokens")
     if choice.message.refusal or choice.finish_reason == "content_filter":
-        raise Unanswered("refused by the judge", (choice.message.refusal or "")[:200])
-    return choice.message.content or ""
+        raise Unanswered("refused by the judge", endpoint.key.hide(choice.message.refusal or "")[:200])
+    return endpoint.key.hide(choice.message.content or "")
 
 
 def _retry_after(response: httpx.Response) -> float:
