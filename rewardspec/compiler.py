@@ -98,7 +98,8 @@ class Spec:
             if use.only_when is not None:
                 one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
                 condition = If(use.only_when.span, use.only_when, one, zero)
-                bare = replace(self.declarations, advantage=condition, keep=None, refill=None, guarantees={}, uses={})
+                left = {"outcome": None, "keep": None, "refill": None, "guarantees": {}, "uses": {}}
+                bare = replace(self.declarations, advantage=condition, **left)
                 program = lower(bare, Report())
                 assert program is not None, f"the condition of {name} was right in the spec"
                 program = replace(program, components=[])  # what it does not compare need not be there

@@ -729,8 +729,6 @@ def exists(parts, scheme, code):
 
 HELPED = [
     "tokens <= 4000",
-    "overlong(tokens, 20480, 4096)",
-    "-tokens",
     "tokens / 4000 - 1",
     "0.5 if tokens < 9 else -2",
 ]
@@ -752,9 +750,28 @@ def test_what_a_help_says_to_add_is_a_spec_that_checks(length, outcome):
     assert "phantom-gradient" not in {d.code for d in find(rewardspec.loads(text + keep + "\n"))}
 
 
+@pytest.mark.parametrize("penalty", ["overlong(tokens, 20480, 4096)", "-tokens", "min(0, 1 - tokens / 4000)"])
+@pytest.mark.parametrize("weight", ["1", "0.1"])
+def test_a_penalty_is_not_paid(penalty, weight):
+    for expr, sign in ((penalty, ""), (f"-({penalty})", "-")):
+        text = (
+            "rewardspec: 1\nsignals: {tokens: {range: [0, .inf]}}\ncomponents:\n  correct: {values: [0, 1]}\n"
+            f'  length: {{expr: "{expr}", weight: {sign}{weight}}}\nadvantage: dr_grpo\n'
+        )
+        codes = {d.code for d in find(rewardspec.loads(text))}
+        assert not codes & {"length-without-success", "phantom-gradient", "ungated-sibling"}, text
+
+
 # Published specs
 
 DESERVED = {  # each of these is what the paper says of the set-up, too
+    **{
+        f"gdpo/{code}": {"phantom-gradient", "ungated-sibling", "wrong-above-right"}
+        for code in ("code", "code_decoupled", "code_dr_grpo", "code_grpo")
+    },
+    "papo/papo_dapo": {
+        "wrong-above-right"
+    },  # `verify` refutes this guarantee of the spec, too: the penalty is as large
     "gdpo/math": {"length-without-success", "phantom-gradient"},
     "gdpo/math_decoupled": {"length-without-success", "phantom-gradient"},
     "gdpo/math_dr_grpo": {"length-without-success", "phantom-gradient"},

@@ -290,7 +290,7 @@ def _said(spec: Spec) -> dict[str, str]:
         found[f"weight of {name}"] = format_expr(component.weight)
     found |= {d.signature.span.text: format_expr(d.body) for d in declared.values.values() if d.body is not None}
     found |= {d.signature.span.text: format_expr(d.body) for d in declared.functions.values() if d.body is not None}
-    for key in ("keep", "refill", "advantage"):
+    for key in ("outcome", "keep", "refill", "advantage"):
         expr = getattr(declared, key)
         if expr is not None:
             found[key] = format_expr(expr)

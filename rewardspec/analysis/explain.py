@@ -50,7 +50,10 @@ def explain(spec: Spec) -> Explanation:
     definitions = [("advantage", format_expr(declared.advantage))]
     if declared.keep is not None:
         definitions.insert(0, ("keep", format_expr(declared.keep)))
-    definitions += _used(spec, [e for e in (declared.advantage, declared.keep) if e is not None])
+    if declared.outcome is not None:
+        definitions.insert(0, ("outcome", format_expr(declared.outcome)))
+    stated = (declared.advantage, declared.keep, declared.outcome)
+    definitions += _used(spec, [e for e in stated if e is not None])
     return Explanation(
         columns, components, definitions, _values(spec), [(n, format_expr(e)) for n, e in declared.guarantees.items()]
     )

@@ -155,7 +155,8 @@ class Question:
     def __post_init__(self):
         program = self.program
         shaped = [component.shaped for component in program.components]
-        self.nodes = [self.root, *shaped, *program.guarantees.values()]
+        right = [] if program.outcome is None else [program.outcome.holds, program.outcome.fails]
+        self.nodes = [self.root, *shaped, *program.guarantees.values(), *right]
         fine, coarse, complete = column_points(program, self.nodes)
         self.fine = {node: list(points) for node, points in fine.items()}
         self.coarse = {name: list(points) for name, points in coarse.items()}

@@ -62,12 +62,17 @@ class Calls(Expressions):
                     expr.span,
                     help=f"write `{signature.span.text}`",
                 )
+            outer = self.site
+            if definition.prelude and name not in given:
+                self.site = self.site or expr.span
             try:
                 if isinstance(default, Name) and default.text in AXES:
                     self.check_axis(argument, where)
                 parameters[name] = Bound(self.value(argument, where), argument, where)
             except Skip:
                 failed = True
+            finally:
+                self.site = outer
         if failed:
             raise Skip
         key = (

@@ -37,6 +37,7 @@ class Program:
     keep: Node | None
     copies: Node | None  # None where no group is drawn again
     advantage: Node
+    outcome: Truth | None  # whether a rollout is right, where the spec declares it
     guarantees: dict[str, Node]
     labels: dict[str, Node]  # of reward tokens: conditions on one trajectory
     eps: Fraction
@@ -92,6 +93,7 @@ class Lowering(Calls):
         advantage = None
         if declared.advantage is not None:
             advantage = self.try_(lambda: self.final(declared.advantage, quiet=broken))
+        outcome = self.try_(self.right) if declared.outcome is not None else None
         guarantees = {}
         if advantage is not None:
             self.advantage = self.decide(self.graph, advantage) if self.decide else advantage
@@ -123,6 +125,7 @@ class Lowering(Calls):
             keep,
             copies,
             advantage,
+            outcome,
             guarantees,
             labels,
             declared.eps,
@@ -251,6 +254,37 @@ class Lowering(Calls):
         node = graph.if_(keep, drawn, graph.const(0))
         graph.names.setdefault(node, "copies")
         return node
+
+    def right(self) -> Truth:
+        """Whether a rollout is right, as `outcome:` declares it."""
+        expr = self.declared.outcome
+        if expr is None:
+            raise Skip  # what is wrong with it has been said
+
+        def make() -> Truth:
+            self.condition(expr, self.user)  # a bundle, or what is no condition, is an error
+            truth = self.truth(self.value(expr, self.user), expr.span)
+            if truth.holds.level is not Level.ROLLOUT:
+                self.fail(
+                    "wrong-level",
+                    f"this is one answer for a {truth.holds.level}, and `outcome` says which rollouts are right",
+                    expr.span,
+                    help="compare what each rollout has: `correct >= 1`",
+                )
+            if truth.holds.constant is not None and not self.declared.given:
+                always = bool(truth.holds.constant)
+                labels, help = self.reachable(expr)
+                self.fail(
+                    "outcome-decided",
+                    "every rollout is right, whatever was measured" if always else "no rollout can ever be right",
+                    expr.span,
+                    note="always true" if always else "never true",
+                    labels=labels if not always else (),
+                    help=help if not always else "write the threshold that tells right from wrong: `correct >= 1`",
+                )
+            return Truth(self.graph.spread(truth.holds), self.graph.spread(truth.fails))
+
+        return self.once(("outcome", "outcome"), expr.span, make)
 
     def promise(self, expr: Expr) -> Node:
         """A guarantee: broken where it fails, and not where it is missing."""

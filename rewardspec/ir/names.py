@@ -102,6 +102,15 @@ class Names:
             return self.definition(name, self.own, expr)
         if scope.prelude and name in self.prelude.columns:  # what a dialect measures
             return self.signal(name)
+        if scope.prelude and name == "outcome":  # what ready-made guarantees are about if they are not told
+            if self.declared.document.outcome is None:
+                self.fail(
+                    "no-outcome",
+                    "nothing says which rollouts are right",
+                    expr.span,
+                    help="declare it, `outcome: correct >= 1`, or give the condition as the argument",
+                )
+            return self.right()
         if name == "advantage" and self.advantage is not None:
             return self.advantage
         if name == "copies":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
 from contextlib import suppress
@@ -23,10 +22,11 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Lowering, lower
 from rewardspec.ir.values import Skip
 from rewardspec.lint.errors import OF_ALLOW, PAGES
+from rewardspec.lint.outcome import Outcome, declared_outcome, most_like_an_outcome, named_outcome, names_of, parts
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Span
-from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
+from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
 from rewardspec.syntax.yaml import Mapping
 from rewardspec.types import Level, format_number
 
@@ -35,6 +35,7 @@ MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at,
 FEW = 61
 MOST_NODES = 40_000  # in all of these few
 MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
+FAR = 10**6
 MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
 
 # Findings that no one component draws: only the spec's own `allow:` is about them.
@@ -49,17 +50,6 @@ OF_SPEC = frozenset(
         "wrong-above-right",
     }
 )
-
-# Words of names: what says that an answer is right, the plainest first; and what is never that.
-_RIGHT = [
-    {"correct", "correctness", "outcome", "success", "successful", "solved", "accuracy", "acc", "exact"},
-    {"verifier", "verified", "right", "pass", "passed", "passes", "answer", "answers"},
-]
-_NOT_RIGHT = {"format", "formatted", "formatting", "tag", "tags", "tagged", "xml", "json", "box", "boxed", "style"}
-_NOT_RIGHT |= {"length", "len", "lengths", "token", "tokens", "words", "chars", "short", "long", "brief", "concise"}
-_NOT_RIGHT |= {"present", "given", "parsed", "parses", "valid", "closed", "think", "thinking", "reasoning", "language"}
-_NOT_RIGHT |= {"wrong", "incorrect", "error", "errors", "fail", "fails", "failed", "bad", "no", "not", "penalty"}
-_NOT_RIGHT |= {"rate"}
 
 
 @dataclass(frozen=True)
@@ -139,13 +129,10 @@ class Facts:
         return {c.name: c.shaped for c in self.program.components}
 
     @cached_property
-    def outcome(self) -> str | None:
-        """The component that says whether an answer is right: one of two values that is called so, or gates others.
-
-        None where two could be meant.
-        """
-        two = [n for n, node in self.shaped.items() if node.domain.values is not None and len(node.domain.values) == 2]
-        return self._most_like_an_outcome([n for n in two if self._rises(n)])
+    def outcome(self) -> Outcome | None:
+        """What says that a rollout is right: as declared, else as guarantees say, else by names and gates."""
+        stated = declared_outcome(self.declared, self.program)
+        return stated or named_outcome(self.declared, self.program, self._gating)
 
     @cached_property
     def graded_outcome(self) -> str | None:
@@ -153,72 +140,87 @@ class Facts:
         if self.outcome is not None:
             return None
         graded = [n for n, node in self.shaped.items() if node.domain.values is None or len(node.domain.values) > 2]
-        return self._most_like_an_outcome([n for n in graded if self.shaped[n].level is Level.ROLLOUT])
+        graded = [n for n in graded if self.shaped[n].level is Level.ROLLOUT]
+        return most_like_an_outcome(self.declared, self.program, graded, self._gating)
 
-    def _most_like_an_outcome(self, names: list[str]) -> str | None:
-        weights = {c.name: c.weight for c in self.program.components}
-        ranks: dict[tuple, list[str]] = {}
-        for name in names:
-            words = words_of(name)
-            if words & _NOT_RIGHT or self.declared.components[name].when is not None or weights[name].domain.lo < 0:
-                continue
-            plain = next((i for i, right in enumerate(_RIGHT) if words & right), len(_RIGHT))
-            gating = any(self.counts_only_with(other, name) for other in self.shaped if other != name)
-            if gating or plain < len(_RIGHT):
-                ranks.setdefault((plain == len(_RIGHT), not gating, plain, len(words)), []).append(name)
-        best = ranks[min(ranks)] if ranks else []
-        return best[0] if len(best) == 1 else None
+    @cached_property
+    def _gating(self) -> dict[str, bool]:
+        """Whether a component gates others: they count only where it has the greatest of its values."""
+        gated = {name: self.gate_names(name) for name in self.shaped}
+        return {
+            name: any(
+                name in gates and other != name and self._counts_at_top(other, name) for other, gates in gated.items()
+            )
+            for name in self.shaped
+        }
 
-    def _rises(self, name: str) -> bool:
-        """Whether a component of two values is not missing, and is the more the more was measured."""
-        node = self.shaped[name]
-        column = next((n for n in walk([node]) if n.op == "column" and n.attributes[0] == name), None)
-        if node.domain.missing or column is None:
-            return not node.domain.missing
-        try:
-            first, last = GroupEvaluator(node, [column], {})([(column.domain.lo,), (column.domain.hi,)], {})
-        except (Inexact, KeyError):
+    def _counts_at_top(self, name: str, other: str) -> bool:
+        top = self.shaped[other].domain.hi
+        if isinstance(top, float):
             return False
-        return first < last
+        span = self.advantage_place()
+        return self.counts_only_where(name, Operation(span, ">=", (Name(span, other), Number(span, top))))
 
-    @property
-    def success(self) -> str:
-        """The condition under which the outcome says that an answer is right."""
-        return f"{self.outcome} >= {format_number(self.shaped[self.outcome].domain.hi)}"
+    def right_in(self, group: tuple) -> list[bool | None] | None:
+        """Which rollouts of a group are right, None for one of which that is not known; None where it is of all."""
+        truth = self.question.program.outcome
+        found = [self.values(node, group) for node in (truth.holds, truth.fails)]
+        if None in found:
+            return None
+        return [True if h == 1 else False if f == 1 else None for h, f in zip(*found, strict=True)]
 
-    @property
-    def any_success(self) -> str:
-        return f"any({self.outcome if self.shaped[self.outcome].domain.condition else self.success})"
-
-    def succeeded(self, group: tuple) -> list[bool] | None:
-        """Which rollouts of a group are right; None where that has no exact value."""
-        values = self.shaped_in(self.outcome, group)
-        return None if values is None else [v == self.shaped[self.outcome].domain.hi for v in values]
-
-    def counts_only_with(self, name: str, outcome: str) -> bool:
-        """Whether a gate of a component is open only where another component has the greatest of its values."""
+    def counts_only_where(self, name: str, condition: Expr) -> bool:
+        """Whether a gate of a component is open only where a condition holds."""
         lowering = Lowering(self.declared, Report())
-        top = self.shaped[outcome].domain.hi
         for gate in self.gates(name):
-            if outcome not in self.names(gate):
+            if not self.names(condition) & self.names(gate):
                 continue
             try:
-                nodes = [lowering.condition(gate, lowering.user), lowering.component(outcome)]
+                nodes = [lowering.condition(e, lowering.user) for e in (gate, condition)]
                 tried = some_rollouts(nodes)
-                found = [GroupEvaluator(n, tried[0], {})(tried[1], {}) for n in nodes] if tried else [[None], [None]]
+                found = [GroupEvaluator(n, tried[0], {})(tried[1], {}) for n in nodes] if tried else [[1], [0]]
             except (Skip, Inexact):
                 continue
-            if all(holds == 0 or value == top for holds, value in zip(*found, strict=True)):
+            if all(opens == 0 or holds == 1 for opens, holds in zip(*found, strict=True)):
                 return True
         return False
 
-    def gate_help(self, name: str, condition: str) -> str:
-        """How to let a component count only under a condition, as text that the language takes."""
-        lowest = self.shaped[name].domain.lo
-        if name in self._behind(condition.partition(" ")[0]):
+    def pays(self, name: str) -> bool:
+        """Whether what a component adds to a weighted sum can be above 0. What never is, is a penalty."""
+        weight = next(c.weight for c in self.program.components if c.name == name).domain
+        value = self.shaped[name].domain
+        return (weight.hi > 0 and value.hi > 0) or (weight.lo < 0 and value.lo < 0)
+
+    @cached_property
+    def paid_where_wrong(self) -> list[str]:
+        """Components that are seen to be above 0, and less elsewhere, in rollouts that are not right."""
+        return [name for name in self.shaped if self.pays(name) and self._is_paid_where_wrong(name)]
+
+    def _is_paid_where_wrong(self, name: str) -> bool:
+        program = self.question.program
+        component = next(c for c in program.components if c.name == name)
+        fails = program.outcome.fails
+        tried = some_rollouts([component.shaped, fails], far=True)
+        if tried is not None:
+            seen = [_in_rollouts(n, *tried) for n in (component.shaped, fails)]
+            worth = [{v for v, f in zip(*seen, strict=True) if f == 1 and v is not None}]
+        else:
+            groups = [group for some in self.some_groups.values() for group in some]
+            seen = [[self.values(n, group) for n in (component.shaped, fails)] for group in groups]
+            worth = [
+                {v for v, f in zip(*both, strict=True) if f == 1 and v is not None} for both in seen if None not in both
+            ]
+        signs = [s for s in (1, -1) if (component.weight.domain.hi > 0 if s > 0 else component.weight.domain.lo < 0)]
+        values = set().union(*worth)
+        return any(max((s * v for v in values), default=0) > 0 and len(values) > 1 for s in signs)
+
+    def gate_help(self, name: str, outcome: Outcome) -> str:
+        """How to let a component count only where a rollout is right, as text that the language takes."""
+        lowest, condition = self.shaped[name].domain.lo, outcome.condition
+        if any(name in self._behind(read) for read in outcome.reads):
             return f"count `{name}` only in answers that are right"  # a gate on what it is part of would be a circle
         if self.declared.components[name].when is not None:
-            return f"add `and {condition}` to its `when`"
+            return f"add `and {outcome.beside}` to its `when`"
         if lowest >= 0:
             return f"add `when: {condition}`"
         return f"add `when: {condition}` and `otherwise: {format_number(lowest) if lowest > -inf else 'ignore'}`"
@@ -239,8 +241,17 @@ class Facts:
 
     @property
     def gate_rest_help(self) -> str:
-        below = any(node.domain.lo < 0 for name, node in self.shaped.items() if name != self.outcome)
-        return f"gate the rest with `when: {self.success}`" + below * " (and `otherwise:`, where it can be below 0)"
+        """How to let nothing be paid where no rollout is right; penalties are not asked to be gated."""
+        paid = [name for name in self.paid_where_wrong if name not in self.outcome.reads]
+        others = [
+            name for name in self.shaped if name not in self.outcome.reads and self.shaped[name].domain.constant is None
+        ]
+        below = any(self.shaped[name].domain.lo < 0 for name in paid)
+        what = "the rest" if set(paid) >= set(others) else " and ".join(f"`{name}`" for name in paid[:3]) or "the rest"
+        return (
+            f"gate {what} with `when: {self.outcome.condition}`"
+            + below * " (and `otherwise:`, where it can be below 0)"
+        )
 
     def gates(self, component: str) -> list[Expr]:
         """The conditions of a component: its `when`, or those of its stages."""
@@ -256,19 +267,7 @@ class Facts:
 
     def names(self, expr: Expr) -> set[str]:
         """Names of an expression, those of definitions replaced by what they stand for."""
-        found: set[str] = set()
-        queue, seen = [expr], set()
-        while queue:
-            for part in parts(queue.pop()):
-                if not isinstance(part, Name) or part.text in seen:
-                    continue
-                seen.add(part.text)
-                definition = self.declared.values.get(part.text)
-                if definition is not None and definition.body is not None:
-                    queue.append(definition.body)
-                else:
-                    found.add(part.text)
-        return found
+        return names_of(self.declared, expr)
 
     def own_expressions(self) -> Iterator[tuple[Expr, Expr]]:
         """(an expression of the spec's own text, each of its parts), functions with parameters left out."""
@@ -291,20 +290,28 @@ class Facts:
     # Small groups --------------------------------------------------------------------------------
 
     @cached_property
+    def asked(self) -> Spec:
+        """The spec with its outcome declared, where that is known from elsewhere."""
+        if self.outcome is None or self.outcome.how == "declared":
+            return self.spec
+        return replace(self.spec, declarations=replace(self.declared, outcome=self.outcome.expr))
+
+    @cached_property
     def question(self) -> Question:
-        return Question.of(self.spec, MOST_TRIED)
+        return Question.of(self.asked, MOST_TRIED)
 
     @cached_property
     def with_eps(self) -> Facts:
         """The same spec with eps as it is, where `question` has 0 for it."""
-        declared = replace(self.declared, given={**self.declared.given, "eps": self.declared.eps})
+        declared = replace(self.asked.declarations, given={**self.declared.given, "eps": self.declared.eps})
         with deep_stack():
             program = lower(declared, Report())
         if program is None:
             return self
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
-        found.question = Question(self.spec, program, root, self.question.step, MOST_TRIED)
+        found.outcome = self.outcome
+        found.question = Question(self.asked, program, root, self.question.step, MOST_TRIED)
         return found
 
     @cached_property
@@ -375,11 +382,11 @@ class Facts:
     def wrong_above_right(self) -> tuple[tuple, list] | None:
         """A small group, and its advantages, in which a wrong answer is above a right one."""
         for group, advantages in self.looked_at():
-            right = self.succeeded(group)
-            if right is None or not any(right) or all(right):
+            right = self.right_in(group)
+            if right is None or True not in right or False not in right:
                 continue
-            worst = min(a for a, r in zip(advantages, right, strict=True) if r)
-            best = max(a for a, r in zip(advantages, right, strict=True) if not r)
+            worst = min(a for a, r in zip(advantages, right, strict=True) if r is True)
+            best = max(a for a, r in zip(advantages, right, strict=True) if r is False)
             if worst < best:
                 return group, advantages
         return None
@@ -401,16 +408,22 @@ class Facts:
     def table(self, group: tuple, advantages: list) -> str:
         """A group on a line: what each rollout is worth, and what it gets."""
         columns = {name: values for name in self.shaped if (values := self.shaped_in(name, group)) is not None}
-        telling = [name for name, values in columns.items() if name == self.outcome or len(set(values)) > 1]
-        telling = sorted(telling or columns, key=lambda name: len(set(columns[name])) < 2 and name != self.outcome)[:5]
+        outcome = self.outcome and self.outcome.component
+        telling = [name for name, values in columns.items() if name == outcome or len(set(values)) > 1]
+        telling = sorted(telling or columns, key=lambda name: len(set(columns[name])) < 2 and name != outcome)[:5]
         shown = [[f"{n} {_shown(columns[n][i])}" for n in telling] for i in range(len(advantages))]
-        for at, node in enumerate(self.question.fine):  # signals, where components do not tell rollouts apart
+        reads = self.outcome.reads if self.outcome is not None else ()
+        for at, node in enumerate(self.question.fine):  # what says who is right; signals that components do not show
+            if node.attributes[0] in reads and node.attributes[0] not in columns:
+                for row, values in zip(shown, group[0], strict=True):
+                    row.insert(0, f"{node.attributes[0]} {_shown(values[at], node.domain.symbols)}")
+                continue
             gets = {(tuple(row), a) for row, a in zip(shown, advantages, strict=True)}
             differ = len({row[at] for row in group[0]}) > 1
             if len({row for row, _ in gets}) < len(gets) and differ and node.attributes[0] not in columns:
                 for row, values in zip(shown, group[0], strict=True):
                     row.append(f"{node.attributes[0]} {_shown(values[at], node.domain.symbols)}")
-        more = ["..."] * (sum(len(set(values)) > 1 or n == self.outcome for n, values in columns.items()) > 5)
+        more = ["..."] * (sum(len(set(values)) > 1 or n == outcome for n, values in columns.items()) > 5)
         rows: dict[str, int] = {}
         for values, a in zip(shown, advantages, strict=True):
             row = f"({', '.join([*values, *more])}) gets {float(a):.3g}"
@@ -422,13 +435,20 @@ def _shown(value, symbols: Sequence[str] | None = None) -> str:
     return "-" if value is None else symbols[int(value)] if symbols else format(float(value), ".4g")
 
 
-def words_of(name: str) -> set[str]:
-    """The words that a name is made of: of `mathCorrect_2`, math and correct."""
-    return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()))
+def _in_rollouts(node: Node, columns: list[Node], rows: list[tuple]) -> list:
+    """A node's value for each rollout: in floats where it has no exact one."""
+    times = {"step": Fraction(0), "total_steps": Fraction(1), "progress": Fraction(0)}
+    try:
+        return GroupEvaluator(node, columns, times)(rows, {})
+    except Inexact:
+        floats = [tuple(None if v is None else float(v) for v in row) for row in rows]
+        return GroupEvaluator(node, columns, times, floats=True)(floats, {})
 
 
-def some_rollouts(nodes: Sequence[Node]) -> tuple[list[Node], list[tuple]] | None:
+def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node], list[tuple]] | None:
     """The columns of nodes, and values that rollouts can have there: every one of finite domains, if they are few.
+
+    far: also values far out, where a column has no end.
 
     None where a rollout's own columns, and the moment, do not decide the nodes.
     """
@@ -446,27 +466,13 @@ def some_rollouts(nodes: Sequence[Node]) -> tuple[list[Node], list[tuple]] | Non
         if node.domain.values is None:
             lo, hi = min(found), max(found)
             found |= {lo + (hi - lo) * Fraction(i, between + 1) for i in range(1, between + 1)}
+            found |= {hi + FAR} if far and node.domain.hi == inf else set()
+            found |= {lo - FAR} if far and node.domain.lo == -inf else set()
         points.append(sorted(found))
     if prod(len(values) for values in points) <= MOST_ROLLOUTS:
         return columns, list(product(*points))
     draw = random.Random(0)
     return columns, [tuple(draw.choice(values) for values in points) for _ in range(MOST_ROLLOUTS)]
-
-
-def parts(expr: Expr) -> Iterator[Expr]:
-    """An expression and all expressions in it."""
-    yield expr
-    match expr:
-        case Call():
-            inner = [*expr.arguments, *(value for _, value in expr.keywords)]
-        case Operation():
-            inner = list(expr.operands)
-        case If():
-            inner = [expr.condition, expr.then, expr.otherwise]
-        case _:
-            inner = []
-    for part in inner:
-        yield from parts(part)
 
 
 def findings() -> dict[str, Finding]:

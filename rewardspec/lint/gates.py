@@ -10,7 +10,8 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding, some_rollouts, words_of
+from rewardspec.lint.finding import Facts, finding, some_rollouts
+from rewardspec.lint.outcome import Outcome, words_of
 from rewardspec.syntax.tree import Expr, If
 
 _LENGTHS = {"length", "lengths", "len", "truncated", "truncation", "overlong"}
@@ -136,20 +137,28 @@ def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
     outcome = facts.outcome
     if outcome is None:
         return
-    gated = [name for name in facts.declared.components if facts.counts_only_with(name, outcome)]
+    gated = [name for name in facts.declared.components if facts.counts_only_where(name, outcome.expr)]
     if not gated:
         return
-    for name, node in facts.shaped.items():
-        reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
-        if name == outcome or outcome in facts.gate_names(name) or node.domain.constant is not None or outcome in reads:
-            continue
+    for name in _besides(facts, outcome):
         yield facts.warn(
             "ungated-sibling",
-            f"`{name}` is paid also where `{outcome}` fails, unlike `{gated[0]}`",
+            f"`{name}` is paid also where `{outcome.shown}` fails, unlike `{gated[0]}`",
             facts.component_place(name),
             labels=(Label(facts.component_place(gated[0]), "counts only where it holds"),),
-            help=f"{facts.gate_help(name, facts.success)}, or `allow: {{ungated-sibling: why}}`",
+            help=f"{facts.gate_help(name, outcome)}, or `allow: {{ungated-sibling: why}}`",
         )
+
+
+def _besides(facts: Facts, outcome: Outcome) -> list[str]:
+    """Components that are paid for rollouts that are not right, but for those written with the outcome in mind."""
+    found = []
+    for name in facts.paid_where_wrong:
+        value = facts.declared.components[name].value
+        reads = {n.attributes[0] for n in walk([facts.shaped[name]]) if n.op == "column"}
+        if name not in outcome.reads and not outcome.reads & (facts.gate_names(name) | reads | facts.names(value)):
+            found.append(name)
+    return found
 
 
 @finding("length-without-success")
@@ -174,16 +183,14 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
     outcome = facts.outcome
     if outcome is None:
         return
-    for name, node in facts.shaped.items():
-        reads = {n.attributes[0] for n in walk([node]) if n.op == "column"}
-        if name == outcome or outcome in facts.gate_names(name) or outcome in reads:
-            continue
-        if node.domain.constant is None and any(_is_length(facts, column) for column in reads):
+    for name in _besides(facts, outcome):
+        reads = {n.attributes[0] for n in walk([facts.shaped[name]]) if n.op == "column"}
+        if any(_is_length(facts, column) for column in reads):
             yield facts.warn(
                 "length-without-success",
-                f"`{name}` is paid for its length whether or not `{outcome}` holds",
+                f"`{name}` is paid for its length whether or not `{outcome.shown}` holds",
                 facts.component_place(name),
-                help=facts.gate_help(name, facts.success),
+                help=facts.gate_help(name, outcome),
             )
 
 

@@ -119,7 +119,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
                 f"a group can end the run: {_rows(facts, group)} get {_listed(advantages)}",
                 facts.advantage_place(),
                 help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out with "
-                + (f"`keep: {facts.any_success}`" if facts.outcome and facts.program.keep is None else "`keep:`"),
+                + (f"`keep: {facts.outcome.any}`" if facts.outcome and facts.program.keep is None else "`keep:`"),
             )
             return
 

@@ -45,34 +45,54 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
         if found is None:
             continue
         group, advantages = found
-        undone = ", or sum before normalising: normalisation undoes the weights"
-        top = format_number(facts.shaped[hard].domain.hi)
         yield facts.warn(
             "easy-above-hard",
             f"`{easy}` alone can be above `{hard}` alone: {facts.table(group, advantages)}",
             facts.component_place(easy),
             labels=(Label(facts.component_place(hard), "a rollout that has only this is below"),),
             note="one that has only this is above",
-            help=f"{facts.gate_help(easy, f'{hard} >= {top}')} to `{easy}`"
-            + ("" if _worth(facts, hard) < _worth(facts, easy) else undone),
+            help=_help(facts, hard, easy),
         )
         return
 
 
-def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
-    """(hard, easy): the outcome and what it does not gate; without an outcome, what weighs more and what less.
+def _help(facts: Facts, hard: str, easy: str) -> str:
+    undone = "sum before normalising: normalisation undoes the weights"
+    if facts.outcome is None and facts.graded_outcome is None:
+        return undone
+    top = f"{hard} >= {format_number(facts.shaped[hard].domain.hi)}"
+    gate = (
+        f"`and {top}` to its `when`"
+        if facts.declared.components[easy].when is not None
+        else f"`when: {top}` to `{easy}`"
+    )
+    return f"add {gate}" + ("" if _worth(facts, hard) < _worth(facts, easy) else f", or {undone}")
 
-    Rewards of equal worth are left out: nothing says which of them comes first.
+
+def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
+    """(hard, easy): the outcome and what it does not gate; without an outcome, what is written to weigh more and less.
+
+    Rewards of equal worth are left out: nothing says which of them comes first. Nor does a range: it is a scale.
     """
-    outcome = facts.outcome or facts.graded_outcome
+    outcome = facts.outcome.component if facts.outcome is not None else facts.graded_outcome
     names = [c.name for c in facts.program.components if c.weight.domain.lo > 0 and _has_ends(c.shaped)]
+    if facts.outcome is not None and outcome is None:
+        return
     for hard in [outcome] if outcome in names else [] if outcome else names:
         for easy in names:
             if easy == hard or _depends(facts, easy, hard) or _depends(facts, hard, easy):
                 continue
             first, second = _worth(facts, hard), _worth(facts, easy)
-            if first is not None and second is not None and (first > second or (outcome and first < second)):
+            if first is None or second is None:
+                continue
+            if (outcome and first != second) or (first > second and _are_weighed(facts, hard, easy)):
                 yield hard, easy
+
+
+def _are_weighed(facts: Facts, hard: str, easy: str) -> bool:
+    """Whether the spec says by a weight that one of two rewards on the same scale comes before the other."""
+    spans = {facts.shaped[n].domain.hi - facts.shaped[n].domain.lo for n in (hard, easy)}
+    return len(spans) == 1 and any(facts.document.components[n].weight is not None for n in (hard, easy))
 
 
 def _has_ends(node: Node) -> bool:

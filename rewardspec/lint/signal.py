@@ -197,23 +197,33 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     Gate the other components (`when: correct >= 1`), or leave such groups out (`keep: any(correct)`). Early in training
     a format reward may be meant to teach just this: then `allow: {phantom-gradient: why}`.
     """
-    outcome = facts.outcome
     for group, advantages in facts.looked_at():
-        right = facts.succeeded(group)
-        if right is not None and not any(right) and len(set(advantages)) > 1:
-            failed = f"every `{outcome}` is {format_number(facts.shaped[outcome].domain.lo)}"
+        if len(set(advantages)) > 1 and _is_all_wrong(facts, group):
+            outcome = facts.outcome
+            failed = f"`{outcome.condition}` holds for none"
+            if outcome.is_binary:
+                failed = f"every `{outcome.component}` is {format_number(facts.shaped[outcome.component].domain.lo)}"
             yield facts.warn(
                 "phantom-gradient",
                 f"groups in which {failed} still have a gradient: {facts.table(group, advantages)}",
                 facts.advantage_place(),
                 help=f"{facts.gate_rest_help}, or leave such groups out: "
-                + (
-                    f"`keep: {facts.any_success}`"
-                    if facts.program.keep is None
-                    else f"`and {facts.any_success}` in `keep`"
-                ),
+                + (f"`keep: {outcome.any}`" if facts.program.keep is None else f"`and {outcome.any}` in `keep`"),
             )
             return
+
+
+def _is_all_wrong(facts: Facts, group: tuple) -> bool:
+    """Whether all rollouts are wrong, and alike in all that says so and in all penalties."""
+    right = facts.right_in(group)
+    if right is None or any(r is not False for r in right):
+        return False
+    truth = facts.question.program.outcome
+    reads = {n for n in walk([truth.holds, truth.fails]) if n.op == "column"}
+    if any(len({row[at] for row in group[0]}) > 1 for at, n in enumerate(facts.question.fine) if n in reads):
+        return False
+    penalties = [name for name in facts.shaped if not facts.pays(name)]
+    return all((values := facts.shaped_in(name, group)) is not None and len(set(values)) == 1 for name in penalties)
 
 
 @finding("wrong-above-right")
@@ -238,11 +248,10 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
     if facts.wrong_above_right is None:
         return
     outcome, (group, advantages) = facts.outcome, facts.wrong_above_right
-    right = outcome if facts.shaped[outcome].domain.condition else facts.success
     yield facts.warn(
         "wrong-above-right",
         f"a wrong answer can be above a right one: {facts.table(group, advantages)}",
         facts.advantage_place(),
-        help=f"gate what is paid besides `{outcome}`, or lower its weight; "
-        f"`right_above_wrong({right})` is a guarantee that `verify` can prove",
+        help=f"gate what is paid besides `{outcome.shown}`, or lower its weight"
+        + (outcome.how != "guarantee") * f"; `{outcome.guarantee}` is a guarantee that `verify` can prove",
     )

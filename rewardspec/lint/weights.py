@@ -63,6 +63,7 @@ def unread(facts: Facts, name: str) -> bool:
     columns = columns_of([facts.shaped[name]])
     decides = [n for n in (program.advantage, program.keep, program.copies) if n is not None]
     stated = [*decides, *program.guarantees.values(), *program.labels.values()]
+    stated += [] if program.outcome is None else [program.outcome.holds, program.outcome.fails]
     return bool(columns) and not columns & columns_of(stated) and bool(columns_of([program.advantage]))
 
 

@@ -91,6 +91,7 @@ class Declarations:
     components: dict[str, ComponentDeclaration] = field(default_factory=dict)
     values: dict[str, Definition] = field(default_factory=dict)
     functions: dict[str, Definition] = field(default_factory=dict)
+    outcome: Expr | None = None  # under which a rollout is right
     keep: Expr | None = None
     refill: Expr | None = None
     advantage: Expr | None = None
@@ -591,6 +592,7 @@ def _read_rest(declared: Declarations, report: Report) -> None:
         report.error("no-components", "the spec rewards nothing", start, help="add `components:`, at least one")
     elif not document.components and not declared.damaged:
         report.error("no-components", "the spec rewards nothing", root.key("components").span, help="add a component")
+    declared.outcome = read_expression(document.outcome, report)
     declared.keep = read_expression(document.keep, report)
     declared.refill = read_expression(document.refill, report)
     if root.key("refill") is not None and root.key("keep") is None:

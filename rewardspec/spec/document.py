@@ -234,6 +234,7 @@ class Document(_Part):
     source: Text | None = Field(None, description="where it is from: paper, section, equation")
     signals: Signals = Field({}, description="what is measured for every rollout, not rewarded as such")
     components: Components = Field({}, description="what is rewarded")
+    outcome: Expression | None = Field(None, description="condition under which a rollout is right: `correct >= 1`")
     define: Expressions = Field({}, description="names, constants and functions: `half(x): 0.5 * x`")
     numerics: Numerics = Field(Numerics(), description="`eps` (1e-6) and `ddof` (1)")
     keep: Expression | None = Field(None, description="condition under which a group stays in the batch")

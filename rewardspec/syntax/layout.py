@@ -95,7 +95,7 @@ def _is_expression(path: Path) -> bool:
             return True
         case ("components", _, "stages" | "scale", "-"):
             return True
-        case ("keep" | "refill" | "advantage",):
+        case ("outcome" | "keep" | "refill" | "advantage",):
             return True
         case ("components", _, key) | ("components", _, "stages", "-", key):
             return key in _EXPRESSIONS

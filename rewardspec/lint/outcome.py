@@ -1,0 +1,257 @@
+"""The outcome: what says that a rollout is right. Declared, else told by a guarantee, else by names and gates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from rewardspec.diagnostics import Report
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import TooLarge, walk
+from rewardspec.ir.lower import Lowering, Program
+from rewardspec.ir.values import Skip
+from rewardspec.ops.exact import Inexact
+from rewardspec.source import Source
+from rewardspec.spec.declarations import Declarations
+from rewardspec.syntax.expression import read
+from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr, meaning
+from rewardspec.types import Level, format_number
+
+_ABOUT_RIGHT = ("right_above_wrong", "wrong_gets_nothing", "silent_when_all_fail")
+
+# Words of names: what says that an answer is right, the plainest first; and what is never that.
+_RIGHT = [
+    {"correct", "correctness", "outcome", "success", "successful", "solved", "accuracy", "acc", "exact"},
+    {"verifier", "verified", "right", "pass", "passed", "passes", "answer", "answers"},
+]
+_NOT_RIGHT = {"format", "formatted", "formatting", "tag", "tags", "tagged", "xml", "json", "box", "boxed", "style"}
+_NOT_RIGHT |= {"length", "len", "lengths", "token", "tokens", "words", "chars", "short", "long", "brief", "concise"}
+_NOT_RIGHT |= {"present", "given", "parsed", "parses", "valid", "closed", "think", "thinking", "reasoning", "language"}
+_NOT_RIGHT |= {"wrong", "incorrect", "error", "errors", "fail", "fails", "failed", "bad", "no", "not", "penalty"}
+_NOT_RIGHT |= {"rate"}
+# Beside one of these an `accuracy` is one criterion of a rubric among others.
+_CRITERIA = {
+    "criterion",
+    "criteria",
+    "rubric",
+    "completeness",
+    "complete",
+    "clarity",
+    "clear",
+    "helpful",
+    "helpfulness",
+}
+_CRITERIA |= {"harmless", "harmlessness", "safe", "safety", "honest", "honesty", "relevance", "relevant", "coherence"}
+_CRITERIA |= {"coherent", "depth", "tone", "fluency", "fluent", "communication", "awareness", "instruction", "empathy"}
+_CRITERIA |= {
+    "creativity",
+    "engagement",
+    "factuality",
+    "groundedness",
+    "grounded",
+    "readability",
+    "politeness",
+    "polite",
+}
+_CRITERIA |= {
+    "faithfulness",
+    "faithful",
+    "consistency",
+    "consistent",
+    "quality",
+    "usefulness",
+    "useful",
+    "persuasiveness",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A condition of rollout level under which a rollout is right.
+
+    condition: as the language writes it. component: the one that it is about, if it compares one alone, which says
+    no more than right and wrong where `is_binary`. reads: components and signals that it names.
+    how: "declared", "guarantee" or "name".
+    """
+
+    condition: str
+    expr: Expr
+    how: str
+    component: str | None
+    is_binary: bool
+    is_condition: bool  # the component is 1 where it holds, and 0 elsewhere
+    reads: frozenset[str]
+
+    @property
+    def shown(self) -> str:
+        return self.component if self.is_binary and self.component else self.condition
+
+    @property
+    def any(self) -> str:
+        """The condition under which a group has a rollout that is right."""
+        return f"any({self.component if self.is_condition else self.condition})"
+
+    @property
+    def beside(self) -> str:
+        """The condition as it stands beside an `and`."""
+        return f"({self.condition})" if isinstance(self.expr, If) or _is_or(self.expr) else self.condition
+
+    @property
+    def guarantee(self) -> str:
+        """A guarantee that `verify` can prove."""
+        if self.how == "declared":
+            return "right_above_wrong()"
+        return f"right_above_wrong({self.component if self.is_condition else self.condition})"
+
+
+def _is_or(expr: Expr) -> bool:
+    return isinstance(expr, Operation) and expr.operator == "or"
+
+
+def declared_outcome(declared: Declarations, program: Program) -> Outcome | None:
+    """The outcome that a spec declares, or that the ready-made guarantees of a spec agree on; None without."""
+    if declared.outcome is not None:
+        return _outcome(declared, program, declared.outcome, "declared")
+    if any(name in declared.functions for name in _ABOUT_RIGHT):
+        return None
+    told = [e.arguments[0] for expr in declared.guarantees.values() for e in _calls(expr) if e.arguments]
+    told += [
+        v for expr in declared.guarantees.values() for e in _calls(expr) for key, v in e.keywords if key.text == "right"
+    ]
+    if not told or len({meaning(expr) for expr in told}) > 1:
+        return None
+    return _outcome(declared, program, told[0], "guarantee")
+
+
+def _calls(expr: Expr) -> Iterator[Call]:
+    for part in parts(expr):
+        if isinstance(part, Call) and part.function.text in _ABOUT_RIGHT:
+            yield part
+
+
+def named_outcome(declared: Declarations, program: Program, gating: dict[str, bool]) -> Outcome | None:
+    """The component of two values that is called an outcome, or that gates others (`gating`). None where two could
+    be meant, and where the names are those of a rubric's criteria.
+    """
+    shaped = {c.name: c.shaped for c in program.components}
+    two = [n for n, node in shaped.items() if node.domain.values is not None and len(node.domain.values) == 2]
+    name = most_like_an_outcome(declared, program, [n for n in two if _rises(program, n)], gating)
+    if name is None:
+        return None
+    text = f"{name} >= {format_number(shaped[name].domain.hi)}"
+    return _outcome(declared, program, read(Source("outcome", text), Report()), "name")
+
+
+def most_like_an_outcome(
+    declared: Declarations, program: Program, names: list[str], gating: dict[str, bool]
+) -> str | None:
+    """The name that says most plainly that an answer is right; None where several do, or none."""
+    weights = {c.name: c.weight for c in program.components}
+    ranks: dict[tuple, list[str]] = {}
+    for name in names:
+        words = words_of(name)
+        if words & _NOT_RIGHT or declared.components[name].when is not None or weights[name].domain.lo < 0:
+            continue
+        plain = next((i for i, right in enumerate(_RIGHT) if words & right), len(_RIGHT))
+        if plain < len(_RIGHT) and not gating.get(name) and _is_criterion(declared, name):
+            continue
+        if gating.get(name) or plain < len(_RIGHT):
+            ranks.setdefault((plain == len(_RIGHT), not gating.get(name), plain, len(words)), []).append(name)
+    best = ranks[min(ranks)] if ranks else []
+    return best[0] if len(best) == 1 else None
+
+
+def _is_criterion(declared: Declarations, name: str) -> bool:
+    """Whether a component is one criterion of a rubric among others, or a judge's opinion."""
+    use = declared.uses.get(name)
+    if use is not None and use.reward is not None and use.reward.name.startswith("judge."):
+        return True
+    others = set().union(*(words_of(other) for other in declared.components))
+    return bool(others & _CRITERIA)
+
+
+def _rises(program: Program, name: str) -> bool:
+    """Whether a component of two values is not missing, and is the more the more was measured."""
+    node = next(c.shaped for c in program.components if c.name == name)
+    column = next((n for n in walk([node]) if n.op == "column" and n.attributes[0] == name), None)
+    if node.domain.missing or column is None:
+        return not node.domain.missing
+    try:
+        first, last = GroupEvaluator(node, [column], {})([(column.domain.lo,), (column.domain.hi,)], {})
+    except (Inexact, KeyError):
+        return False
+    return first < last
+
+
+def _outcome(declared: Declarations, program: Program, expr: Expr, how: str) -> Outcome | None:
+    """What is known of a condition; None for one that does not tell rollouts apart."""
+    lowering = Lowering(replace(declared, outcome=expr), Report())
+    try:
+        truth = lowering.right()
+    except (Skip, TooLarge):
+        return None
+    if truth.holds.constant is not None:
+        return None
+    reads = frozenset(names_of(declared, expr))
+    components = [name for name in reads if name in declared.components]
+    component = components[0] if len(reads) == 1 and components else None
+    node = next((c.shaped for c in program.components if c.name == component), None)
+    two = (
+        node is not None and node.domain.values is not None and len(node.domain.values) == 2 and not node.domain.symbols
+    )
+    condition = format_expr(expr)
+    if isinstance(expr, Name) and node is not None:
+        condition = f"{component} >= 1"
+    is_binary = two and node.level is Level.ROLLOUT and _is_top(expr, component, node.domain.hi)
+    return Outcome(condition, expr, how, component, is_binary, is_binary and node.domain.condition, reads)
+
+
+def _is_top(expr: Expr, component: str, top: Fraction) -> bool:
+    """Whether a condition holds for the greater of a component's two values: of 0 and 1, `c`, `c >= 1` and `c > 0`."""
+    match expr:
+        case Name():
+            return True
+        case Operation(operator=(">=" | ">" | "=="), operands=(Name(text=text), limit)) if text == component:
+            value = getattr(limit, "value", None)
+            return value is not None and (expr.operator != "==" or value == top)
+    return False
+
+
+def words_of(name: str) -> set[str]:
+    """The words that a name is made of: of `mathCorrect_2`, math and correct."""
+    return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()))
+
+
+def names_of(declared: Declarations, expr: Expr) -> set[str]:
+    """Names of an expression, those of definitions replaced by what they stand for."""
+    found: set[str] = set()
+    queue, seen = [expr], set()
+    while queue:
+        for part in parts(queue.pop()):
+            if not isinstance(part, Name) or part.text in seen:
+                continue
+            seen.add(part.text)
+            definition = declared.values.get(part.text)
+            if definition is not None and definition.body is not None:
+                queue.append(definition.body)
+            else:
+                found.add(part.text)
+    return found
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """An expression and all expressions in it."""
+    yield expr
+    match expr:
+        case Call():
+            inner = [*expr.arguments, *(value for _, value in expr.keywords)]
+        case Operation():
+            inner = list(expr.operands)
+        case If():
+            inner = [expr.condition, expr.then, expr.otherwise]
+        case _:
+            inner = []
+    for part in inner:
+        yield from parts(part)
