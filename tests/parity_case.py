@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-import reference
+from reference import formulas as reference
 
 STEP, TOTAL_STEPS = 3, 8  # as a trainer counts: TRL and OpenRLHF from 0, verl from 1
 SCHEMES = ("grpo", "gdpo", "decoupled", "dr_grpo")

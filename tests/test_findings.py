@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference as ref
+from reference import formulas as ref
 from test_cases import CASE
 
 import rewardspec

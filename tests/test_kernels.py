@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-import reference as ref
 import torch
+from reference import formulas as ref
 
 import rewardspec
 

@@ -5,10 +5,10 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-import reference as ref
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import formulas as ref
 
 import rewardspec
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference as ref
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import formulas as ref
 
 import rewardspec
 

@@ -5,9 +5,9 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-import reference as ref
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import formulas as ref
 
 NAN = math.nan
 FLOAT32_ULP = float(np.finfo(np.float32).eps)

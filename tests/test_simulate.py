@@ -1,7 +1,7 @@
 """Distinct advantage groups. Numbers: GDPO (arXiv:2601.05242), Fig. 3, and the design's table."""
 
 import pytest
-import reference
+from reference import formulas as reference
 
 import rewardspec
 from rewardspec.analysis import growth

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference as ref
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import formulas as ref
 
 import rewardspec
 from rewardspec.analysis.verify import OF_NOTHING, solve_weight, verify, with_weight

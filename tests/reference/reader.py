@@ -1,0 +1,418 @@
+"""A spec read into nodes: names looked up, definitions put in place, levels known. From grammar/LANGUAGE.md."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from reference.parser import parse, parse_signature
+
+BATCH, GROUP, ROLLOUT = 0, 1, 2
+LEVELS = {"batch": BATCH, "group": GROUP, "rollout": ROLLOUT}
+AXES = ("group", "batch", "components")
+ONE_NUMBER = ("abs", "sign", "sqrt", "exp", "log", "sigmoid", "tanh", "cos", "floor", "round")
+REDUCTIONS = ["mean", "min", "max", "sum", "count", "std", "var", "any", "all", "quantile", "rank", "std_others"]
+OF_EACH = ("rank", "std_others")  # one for each rollout
+OPERATORS = ("+", "-", "*", "/", "**", "neg", "<", "<=", ">", ">=", "==", "!=", "and", "or", "not")
+GIVEN = {"step": BATCH, "total_steps": BATCH, "progress": BATCH, "batch_size": BATCH, "eps": BATCH, "pi": BATCH}
+GIVEN |= {"group_size": GROUP, "copies": GROUP}
+SPECS = Path(__file__).resolve().parents[2] / "specs"
+
+
+class SpecError(Exception):
+    """The spec is not well-formed."""
+
+
+class Node:
+    """An operation on nodes. level: what there is one value for."""
+
+    def __init__(self, op, args=(), attribute=None, level=BATCH):
+        self.op, self.args, self.attribute, self.level = op, args, attribute, level
+
+
+@dataclass(frozen=True)
+class Axis:
+    name: str
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A node for each component."""
+
+    nodes: tuple
+
+
+@dataclass
+class Column:
+    """A column as it is declared. values: Fractions, or names of symbols. gate: the node of `when`, if there is one."""
+
+    name: str
+    values: tuple | None
+    range: tuple | None
+    level: int = ROLLOUT
+    missing: str = "error"
+    outside: str = "error"
+    symbols: bool = False
+    measured: bool = False
+    gate: Node | None = None
+
+    @property
+    def ends(self):
+        return self.range or (min(self.values), max(self.values))
+
+
+@dataclass
+class Scope:
+    """Where a name is looked up: parameters, and whether the text is the prelude's."""
+
+    parameters: dict = field(default_factory=dict)
+    closed: bool = False
+    guarantee: bool = False
+
+
+def read_yaml(text):
+    """Mappings, lists and strings: no scalar is taken for a number."""
+    return YAML(typ="base").load(text)
+
+
+@cache
+def shipped(name):
+    return read_yaml((SPECS / f"{name}.yaml").read_text())
+
+
+def literal(text):
+    """A number of `values`, `range` or `numerics`: `-1/3`, `1e-4`, `.inf`."""
+    sign, text = (-1, text[1:]) if text.startswith("-") else (1, text)
+    return sign * (float("inf") if text == ".inf" else Fraction(text))
+
+
+class Reader:
+    """A spec as nodes. eps: read in place of what is declared."""
+
+    def __init__(self, text, dialect=None, eps=None):
+        self.table, self.busy, self.values = {}, set(), {}
+        self.spec = read_yaml(text)
+        numerics = self.spec.get("numerics", {})
+        self.prelude = definitions(shipped("prelude")["define"])
+        self.columns, self.closed_columns = {}, {}
+        if dialect is not None:
+            own = shipped(f"dialects/{dialect}")
+            self.prelude |= definitions(own["define"])
+            numerics = own["numerics"]
+            for name, declared in own.get("signals", {}).items():
+                self.closed_columns[name] = self.declare(name, declared)
+        self.ddof = int(numerics.get("ddof", 1))
+        self.eps = literal(numerics.get("eps", "1e-6")) if eps is None else eps
+        self.define = definitions(self.spec.get("define", {}))
+        self.components = {
+            name: c if isinstance(c, dict) else {"expr": c} for name, c in self.spec["components"].items()
+        }
+        for name, declared in self.spec.get("signals", {}).items():
+            self.columns[name] = self.declare(name, declared)
+        for name, declared in self.components.items():
+            if "values" in declared or ("range" in declared and not ("expr" in declared or "stages" in declared)):
+                self.columns[name] = self.declare(name, declared)
+                self.columns[name].measured = True
+        for name, column in self.closed_columns.items():
+            self.columns.setdefault(name, column)
+        self.read_all()
+
+    def declare(self, name, declared):
+        values, ends = declared.get("values"), declared.get("range")
+        symbols = values is not None and not all(is_literal(v) for v in values)
+        if values is not None:
+            values = tuple(values) if symbols else tuple(literal(v) for v in values)
+        return Column(
+            name,
+            values,
+            None if ends is None else tuple(literal(end) for end in ends),
+            LEVELS[declared.get("level", "rollout")],
+            declared.get("missing", "error"),
+            declared.get("outside", "error"),
+            symbols,
+        )
+
+    def read_all(self):
+        mine = Scope()
+        self.shaped = {name: self.component(name) for name in self.components}
+        for name, declared in self.components.items():
+            if name in self.columns and "when" in declared:
+                self.columns[name].gate = self.expression(declared["when"], mine)
+        self.weights = {
+            name: self.coarse(self.expression(c.get("weight", "1"), mine)) for name, c in self.components.items()
+        }
+        self.keep = self.coarse(self.expression(self.spec["keep"], mine)) if "keep" in self.spec else None
+        self.refill = self.coarse(self.expression(self.spec["refill"], mine)) if "refill" in self.spec else None
+        self.advantage = self.expression(self.spec["advantage"], mine)
+        if not isinstance(self.advantage, Node) or self.advantage.level < ROLLOUT:
+            raise SpecError("the advantage has to be one value for each rollout")
+        self.measured = self.value("measured", Scope(closed=True))
+        guarded = Scope(guarantee=True)
+        self.guarantees = {name: self.expression(g, guarded) for name, g in self.spec.get("guarantees", {}).items()}
+        results = [*self.shaped.values(), *self.weights.values(), self.keep, self.refill, self.advantage]
+        read = {n.attribute for n in walk(results) if n.op == "column"}
+        self.read_columns = {n for n in self.columns if n in read or self.columns[n].measured}
+        claimed = {n.attribute for n in walk(self.guarantees.values()) if n.op == "column"}
+        self.claimed_columns = self.read_columns | claimed
+
+    def coarse(self, node):
+        if not isinstance(node, Node) or node.level == ROLLOUT:
+            raise SpecError("of group or batch level, this has to be")
+        return node
+
+    # Components ----------------------------------------------------------------------------------
+
+    def component(self, name):
+        """Its value: scaled, gated, with `otherwise`."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.busy:
+            raise SpecError(f"{name} depends on itself")
+        self.busy.add(name)
+        declared, mine = self.components[name], Scope()
+        if "stages" in declared:
+            value = self.staged(declared, mine)
+        elif name in self.columns and "expr" not in declared:
+            value = self.node("column", (), name, self.columns[name].level)
+        else:
+            value = self.expression(declared["expr"], mine)
+        if "scale" in declared:
+            if name in self.columns:
+                ends = [self.constant(end) for end in self.columns[name].ends]
+            else:
+                ends = [self.constant(literal(end)) for end in declared["range"]]
+            low, high = (self.expression(end, mine) for end in declared["scale"])
+            value = self.invoke(self.prelude["rescale"], [value, *ends, low, high], {}, Scope(closed=True))
+        if "when" in declared:
+            text = declared.get("otherwise", "0")
+            otherwise = self.node("missing") if text == "ignore" else self.expression(text, mine)
+            value = self.apply("if", [self.expression(declared["when"], mine), value, otherwise])
+        if not isinstance(value, Node):
+            raise SpecError(f"{name} is a bundle")
+        # a component has one value for each rollout
+        value = self.node("spread", (value,), None, ROLLOUT) if value.level < ROLLOUT else value
+        self.busy.remove(name)
+        self.values[name] = value
+        return value
+
+    def staged(self, declared, scope):
+        """The sum of stages: each counts while its own condition and all before it hold."""
+        terms, gates = [], []
+        for at, stage in enumerate(declared["stages"]):
+            stage = stage if isinstance(stage, dict) else {"add": stage}
+            if "when" in stage:
+                gates = [*gates, self.expression(stage["when"], scope)]
+            value = self.expression(stage["add"], scope)
+            if at and declared.get("squash") == "sigmoid":
+                value = self.apply("sigmoid", [value])
+            for gate in reversed(gates):
+                value = self.apply("if", [gate, value, self.constant(Fraction(0))])
+            terms.append(value)
+        result = terms[0]
+        for term in terms[1:]:
+            result = self.apply("+", [result, term])
+        return result
+
+    # Expressions ---------------------------------------------------------------------------------
+
+    def expression(self, text, scope):
+        return self.lower(parse(text), scope)
+
+    def lower(self, tree, scope):
+        if isinstance(tree, str):
+            return self.name(tree, scope)
+        if not isinstance(tree, tuple):
+            return self.constant(tree)
+        if tree[0] == "call":
+            return self.call(tree, scope)
+        if tree[0] in ("==", "!="):
+            symbols = self.symbols(tree, scope)
+            if symbols is not None:
+                return self.apply(tree[0], symbols)
+        return self.apply(tree[0], [self.lower(part, scope) for part in tree[1:]])
+
+    def symbols(self, tree, scope):
+        """The operands of a comparison of a column of names with one of its names."""
+        for at in (1, 2):
+            mine, other = tree[at], tree[3 - at]
+            if isinstance(mine, str) and isinstance(other, str) and mine in self.columns and not scope.closed:
+                column = self.columns[mine]
+                if (
+                    column.symbols
+                    and mine not in scope.parameters
+                    and mine not in self.define
+                    and other in column.values
+                ):
+                    return [self.lower(mine, scope), self.node("symbol", (), other)]
+        return None
+
+    def name(self, name, scope):
+        if name in scope.parameters:
+            return scope.parameters[name]
+        if name in AXES:
+            return Axis(name)
+        if not scope.closed:
+            if (name, "value") in self.define:
+                return self.value(name, scope)
+            if name in self.components:
+                return self.component(name)
+            if name in self.columns and name not in self.closed_columns:
+                return self.node("column", (), name, self.columns[name].level)
+        if (name, "value") in self.prelude:
+            return self.value(name, Scope(closed=True))
+        if scope.closed and name in self.closed_columns:
+            return self.node("column", (), name, ROLLOUT)
+        if name == "rewards":
+            return Bundle(tuple(self.component(n) for n in self.components))
+        if name == "weights":
+            return Bundle(tuple(self.lower(parse(c.get("weight", "1")), Scope()) for c in self.components.values()))
+        if name == "missing":
+            return self.node("missing")
+        if name == "advantage" and scope.guarantee:
+            return self.advantage
+        if name in GIVEN:
+            return self.node("given", (), name, GIVEN[name])
+        raise SpecError(f"unknown name {name}")
+
+    def value(self, name, scope):
+        """A value of `define:` or the prelude."""
+        place = (scope.closed, name, scope.guarantee)
+        if place in self.busy:
+            raise SpecError(f"{name} depends on itself")
+        if place not in self.values:
+            self.busy.add(place)
+            _, body = (self.prelude if scope.closed else self.define)[name, "value"]
+            self.values[place] = self.lower(body, Scope(closed=scope.closed, guarantee=scope.guarantee))
+            self.busy.remove(place)
+        return self.values[place]
+
+    def call(self, tree, scope):
+        _, function, arguments, keywords = tree
+        keywords = dict(keywords)
+        if function in REDUCTIONS and not (function in ("min", "max") and len(arguments) > 1):
+            return self.reduction(function, [self.lower(a, scope) for a in arguments], keywords, scope)
+        if function == "raw":
+            return self.raw(arguments[0])
+        if function in ONE_NUMBER or function in ("min", "max", "present", "coalesce", "required"):
+            return self.apply(function, [self.lower(a, scope) for a in arguments])
+        if function == "clip":
+            x, low, high = (self.lower(a, scope) for a in arguments)
+            return self.apply("min", [self.apply("max", [x, low]), high])
+        named = {name: self.lower(value, scope) for name, value in keywords.items()}
+        arguments = [self.lower(a, scope) for a in arguments]
+        if not scope.closed and (function, "function") in self.define:
+            return self.invoke(self.define[function, "function"], arguments, named, scope)
+        if (function, "function") in self.prelude:
+            closed = Scope(closed=True, guarantee=scope.guarantee)
+            return self.invoke(self.prelude[function, "function"], arguments, named, closed)
+        raise SpecError(f"unknown function {function}")
+
+    def raw(self, name):
+        if name == "rewards":
+            return Bundle(tuple(self.node("column", (), n, self.columns[n].level) for n in self.components))
+        if name not in self.columns:
+            raise SpecError(f"raw({name})")
+        return self.node("column", (), name, self.columns[name].level)
+
+    def invoke(self, definition, arguments, named, scope):
+        parameters, body = definition
+        given = dict(zip((name for name, _ in parameters), arguments, strict=False)) | named
+        for name, default in parameters:
+            if name not in given:
+                given[name] = self.lower(default, Scope(closed=scope.closed, guarantee=scope.guarantee))
+        return self.lower(body, Scope({name: given[name] for name, _ in parameters}, scope.closed, scope.guarantee))
+
+    # Nodes ---------------------------------------------------------------------------------------
+
+    def node(self, op, args=(), attribute=None, level=BATCH):
+        """One node for what is written alike."""
+        place = (op, tuple(id(a) for a in args), attribute)
+        if place not in self.table:
+            self.table[place] = Node(op, tuple(args), attribute, level)
+        return self.table[place]
+
+    def constant(self, value):
+        return self.node("const", (), value)
+
+    def apply(self, op, args):
+        """An operation on values, or on each of a bundle's."""
+        if any(isinstance(a, Axis) for a in args):
+            raise SpecError("an axis is no value")
+        size = {len(a.nodes) for a in args if isinstance(a, Bundle)}
+        if size:
+            (size,) = size
+            columns = [a.nodes if isinstance(a, Bundle) else (a,) * size for a in args]
+            return Bundle(tuple(self.apply(op, list(one)) for one in zip(*columns, strict=True)))
+        return self.node(op, args, None, max(a.level for a in args))
+
+    def reduction(self, name, args, keywords, scope):
+        x, *rest = args
+        over = self.lower(keywords["over"], scope) if "over" in keywords else Axis("group")
+        where = self.lower(keywords["where"], scope) if "where" in keywords else None
+        by = self.lower(keywords["by"], scope) if "by" in keywords else None
+        if not isinstance(over, Axis):
+            raise SpecError("over= takes an axis")
+        ddof = self.lower(keywords["ddof"], scope).attribute if "ddof" in keywords else Fraction(self.ddof)
+        setting = rest[0].attribute if rest else int(ddof) if name in ("std", "var", "std_others") else None
+        by = None if by is not None and by.op == "const" else by
+        where = None if isinstance(where, Node) and where.op == "const" and where.attribute == 1 else where
+        if over.name == "components":
+            return self.over_components(name, x, where, setting)
+        if isinstance(x, Bundle) or isinstance(where, Bundle):
+            size = len((x if isinstance(x, Bundle) else where).nodes)
+            xs = x.nodes if isinstance(x, Bundle) else (x,) * size
+            wheres = where.nodes if isinstance(where, Bundle) else (where,) * size
+            return Bundle(
+                tuple(self.reduce(name, *one, by, over.name, setting) for one in zip(xs, wheres, strict=True))
+            )
+        return self.reduce(name, x, where, by, over.name, setting)
+
+    def over_components(self, name, x, where, setting):
+        if not isinstance(x, Bundle) or name in ("quantile", *OF_EACH):
+            raise SpecError(f"{name}: no bundle to reduce over components")
+        wheres = where.nodes if isinstance(where, Bundle) else () if where is None else (where,) * len(x.nodes)
+        args = (*x.nodes, *wheres)
+        return self.node("components", args, (name, len(x.nodes), setting), max(a.level for a in args))
+
+    def reduce(self, name, x, where, by, over, setting):
+        if x.level < ROLLOUT if over == "group" else x.level == BATCH:
+            raise SpecError(f"{name}: the values have no {over} to reduce")
+        if where is not None and where.level > x.level:
+            raise SpecError(f"{name}: `where` is finer than its values")
+        level = ROLLOUT if name in OF_EACH else x.level if by is not None else LEVELS[over]
+        parts = (where is not None, by is not None)
+        args = tuple(a for a in (x, where, by) if a is not None)
+        return self.node("reduce", args, (name, over, setting, *parts), level)
+
+
+def is_literal(text):
+    try:
+        literal(text)
+    except (ValueError, ZeroDivisionError):
+        return False
+    return True
+
+
+def definitions(declared):
+    """(name, "value" or "function"): (parameters, body). Functions can be looked up by their bare name, too."""
+    found = {}
+    for left, right in declared.items():
+        name, parameters = parse_signature(left)
+        kind = "value" if parameters is None else "function"
+        found[name, kind] = (parameters, parse(right))
+        if kind == "function":
+            found[name] = found[name, kind]
+    return found
+
+
+def walk(roots):
+    """Every node that these are made of."""
+    seen, todo = {}, [r for r in roots if r is not None]
+    while todo:
+        node = todo.pop()
+        if id(node) not in seen:
+            seen[id(node)] = node
+            todo += node.args
+    return list(seen.values())
