@@ -147,7 +147,7 @@ def check(
     """Say everything that is wrong with specs, before anything runs."""
     from rewardspec.analysis.policy import read_rates
     from rewardspec.analysis.report import github, sarif
-    from rewardspec.lint.finding import Run, codes, find, page
+    from rewardspec.lint.finding import Run, codes, look, page
 
     if format not in ("text", "json", "sarif", "github"):
         _misuse(f"--format is text, json, sarif or github, not {format!r}")
@@ -163,27 +163,31 @@ def check(
         _misuse(str(error))
     constants = _constants(set_)
     found: list[Diagnostic] = []
+    notes: list[Diagnostic] = []  # what was not looked at
     paths = _expand(files)
     for path in paths:
         spec, diagnostics = _read(path, constants)
         if spec is not None:
             try:
-                said = find(spec, Run(stated, sizes, total_steps))
+                said, left = look(spec, Run(stated, sizes, total_steps))
             except ValueError as error:
                 _misuse(f"{path}: {error}")
             raised = [replace(d, severity="error") if strict or d.code in errors else d for d in said]
             diagnostics = [*diagnostics, *raised]
+            notes += left
         found += diagnostics
     if format == "json":
-        typer.echo(json.dumps([d.to_json() for d in found], indent=2))
+        typer.echo(json.dumps([d.to_json() for d in (*found, *notes)], indent=2))
     elif format == "sarif":
-        typer.echo(json.dumps(sarif(found, page), indent=2))
+        typer.echo(json.dumps(sarif([*found, *notes], page), indent=2))
     elif format == "github":
-        for diagnostic in found:
+        for diagnostic in (*found, *notes):
             typer.echo(github(diagnostic))
     else:
         for diagnostic in found:
             typer.echo(diagnostic.render() + "\n")
+        for note in notes:
+            typer.echo(f"{note.span.source.name}: {note.render()}")
         broken = sum(d.severity == "error" for d in found)
         warnings = len(found) - broken
         files_word = f"{len(paths)} spec" + "s" * (len(paths) != 1)

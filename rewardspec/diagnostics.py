@@ -21,7 +21,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding. `code` is kebab-case and stable; `severity` is `error` or `warning`."""
+    """One finding. `code` is kebab-case and stable; `severity` is `error`, `warning` or `note`."""
 
     code: str
     message: str
@@ -44,6 +44,8 @@ class Diagnostic:
 
     def render(self) -> str:
         """The message with its lines of the file, underlined, as a terminal shows it."""
+        if self.severity == "note":
+            return f"{self.code.replace('-', ' ')}: {self.message}"
         source = self.span.source
         places = [(self.span, "^", self.note)] + [
             (label.span, "-", label.message) for label in self.labels if label.span.source is source

@@ -19,7 +19,7 @@ import rewardspec
 from rewardspec.analysis.policy import read_rates
 from rewardspec.compiler import check
 from rewardspec.lint.errors import OF_ALLOW
-from rewardspec.lint.finding import MOST_TRIED, OF_SPEC, Facts, Run, codes, find, findings, page
+from rewardspec.lint.finding import MOST_TRIED, OF_SPEC, Facts, Run, codes, find, findings, look, page
 from rewardspec.source import Source
 
 FOLDER = Path(__file__).parent / "cases/findings"
@@ -33,7 +33,10 @@ def diagnosed(text, options):
     rates = read_rates(options["--p"]) if "--p" in options else {}
     sizes = [int(size) for size in options.get("-g", "").split(",") if size]
     steps = int(options["--total-steps"]) if "--total-steps" in options else None
-    return [*report.sorted(), *([] if spec is None else find(spec, Run(rates, sizes, steps)))]
+    if spec is None:
+        return report.sorted()
+    found, notes = look(spec, Run(rates, sizes, steps))
+    return [*report.sorted(), *found, *notes]
 
 
 def said(text):
@@ -936,3 +939,24 @@ def test_explain_of_a_code():
     assert run("explain", "no-such-code").returncode == 2
     assert "cannot read no.yaml" in run("explain", "no.yaml").stderr
     assert "phantom-gradient" in run("list").stdout
+
+
+def test_what_was_not_looked_at_is_a_line_and_a_note(spec):
+    spec.write_text(
+        "rewardspec: 1\ncomponents: {code_reward: {range: [0, 1]}, style: {values: [0, 1]}}\nadvantage: grpo\n"
+    )
+    message = "phantom-gradient, wrong-above-right: nothing says which rollouts are right; declare it, `outcome: "
+    done = run("check", spec, "--strict")
+    assert done.returncode == 0  # a note is no finding
+    (line,) = [line for line in done.stdout.split("\n") if "not looked at" in line]
+    assert line.startswith(f"{spec}: not looked at: {message}")
+    (note,) = json.loads(run("check", spec, "--format", "json").stdout)
+    assert (note["code"], note["severity"]) == ("not-looked-at", "note")
+    assert note["message"].startswith(message)
+    (result,) = json.loads(run("check", spec, "--format", "sarif").stdout)["runs"][0]["results"]
+    assert result["level"] == "note"
+    assert run("check", spec, "--format", "github").stdout.startswith("::notice ")
+    spec.write_text(spec.read_text() + "outcome: code_reward >= 1\n")
+    said = run("check", spec).stdout
+    assert "not looked at" not in said
+    assert "`code_reward >= 1` holds for none" in said

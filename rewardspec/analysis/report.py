@@ -93,7 +93,8 @@ def github(diagnostic: Diagnostic) -> str:
     place = f"file={_property(found['file'])},line={found['line']},col={found['column']}"
     text = diagnostic.message + (f" ({diagnostic.help})" if diagnostic.help else "")
     text += "".join(f"\n{label.span.place()}: {label.message}" for label in diagnostic.labels)
-    return f"::{diagnostic.severity} {place},title={_property(diagnostic.code)}::{_message(text)}"
+    kind = "notice" if diagnostic.severity == "note" else diagnostic.severity
+    return f"::{kind} {place},title={_property(diagnostic.code)}::{_message(text)}"
 
 
 def _message(text: str) -> str:

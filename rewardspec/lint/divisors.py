@@ -35,7 +35,10 @@ def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
 
     Write `zscore(style)`, or say what a group without spread has: `style / std(style) if std(style) > 0 else 0`.
     """
-    if facts.looks_at_batch:
+    divisors = [n.args[1] for n in walk([facts.program.advantage]) if n.op == "/"]
+    if not facts.divides_by_eps and all(_padded(divisor)[0] is None for divisor in divisors):
+        return
+    if facts.depends_on_batch("tiny-divisor"):
         return
     facts = facts.with_eps if facts.divides_by_eps else facts
     for node in (n for n in walk([facts.question.root]) if n.op == "/"):
@@ -148,10 +151,8 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
     Count in steps that matter (`floor(tokens / 500) / 8`, `tokens <= 4000`); give the divisor a floor
     (`center(brief) / max(std(brief), 0.1)`); or do not divide (`dr_grpo`).
     """
-    if facts.looks_at_batch or facts.question.step == "shift":
-        return
     endless = [n.attributes[0] for n in facts.question.fine if n.domain.values is None and not n.domain.bounded]
-    if not endless:
+    if not endless or facts.question.step == "shift" or facts.depends_on_batch("one-unit-decides"):
         return
     facts = facts.with_eps  # which is a floor, too
     for at, node in enumerate(facts.question.fine):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,7 +12,7 @@ from inspect import cleandoc
 from itertools import product
 from math import inf, prod
 
-from rewardspec.analysis.parts import over_batch, points_of, users_of, without_batch
+from rewardspec.analysis.parts import columns_of, over_batch, points_of, users_of, without_batch
 from rewardspec.analysis.verify import Question
 from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, did_you_mean, shorten
@@ -36,6 +35,10 @@ FEW = 61
 MOST_NODES = 40_000  # in all of these few
 MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
 FAR = 10**6
+NO_OUTCOME = "nothing says which rollouts are right; declare it, `outcome: correct >= 1`"
+OF_BATCH = "the rest of the batch decides"
+NOT_EXACT = "some values have no exact form, and are too close to call"
+NO_LENGTH = "how long the run is is not known; `--total-steps N` says it"
 MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
 
 # Findings that no one component draws: only the spec's own `allow:` is about them.
@@ -91,6 +94,7 @@ class Facts:
 
     def __init__(self, spec: Spec, run: Run = Run()):
         self.spec, self.run = spec, run
+        self.left_out: dict[str, list[str]] = {}  # why something was not looked at, or not everywhere: findings
         self.program, self.declared, self.document = spec.program, spec.declarations, spec.document
         self.root_node = spec.declarations.root
 
@@ -121,6 +125,12 @@ class Facts:
 
     def warn(self, code: str, message: str, span: Span, **rest) -> Diagnostic:
         return Diagnostic(code, message, span, severity="warning", **rest)
+
+    def leave_out(self, code: str, reason: str) -> None:
+        """Say that a finding was not looked at, or not everywhere, and why."""
+        codes = self.left_out.setdefault(reason, [])
+        if code not in codes:
+            codes.append(code)
 
     # The spec ------------------------------------------------------------------------------------
 
@@ -310,7 +320,7 @@ class Facts:
             return self
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
-        found.outcome = self.outcome
+        found.outcome, found.left_out = self.outcome, self.left_out
         found.question = Question(self.asked, program, root, self.question.step, MOST_TRIED)
         return found
 
@@ -381,7 +391,7 @@ class Facts:
     @cached_property
     def wrong_above_right(self) -> tuple[tuple, list] | None:
         """A small group, and its advantages, in which a wrong answer is above a right one."""
-        for group, advantages in self.looked_at():
+        for group, advantages in self.looked_at("wrong-above-right"):
             right = self.right_in(group)
             if right is None or True not in right or False not in right:
                 continue
@@ -391,15 +401,41 @@ class Facts:
                 return group, advantages
         return None
 
-    def looked_at(self) -> Iterator[tuple[tuple, list]]:
-        """Small groups and their advantages, where there is an outcome and the rest of the batch does not decide."""
-        if self.outcome is None or self.looks_at_batch or self.question.step == "shift":
+    def looked_at(self, code: str) -> Iterator[tuple[tuple, list]]:
+        """Small groups and their advantages, for a finding that needs to know what is right.
+
+        What is done over the batch afterwards is left out: it scales and shifts all groups alike.
+        """
+        if self.outcome is None:
+            if len(columns_of([self.question.root])) > 1:
+                self.leave_out(code, NO_OUTCOME)
             return
+        if self.depends_on_batch(code):
+            return
+        unknown = False
         for group, advantages in self.each_of_some_groups():
             if advantages is None:
-                return
-            if None not in advantages:
+                unknown = True
+            elif None not in advantages:
                 yield group, advantages
+        if unknown:
+            self.leave_out(code, NOT_EXACT)
+        elif self.few_of is not None:
+            self.leave_out(code, self.few_of)
+
+    def depends_on_batch(self, code: str) -> bool:
+        """Whether the rest of the batch decides advantages, so that a finding cannot be looked at in one group."""
+        if self.looks_at_batch:
+            self.leave_out(code, OF_BATCH)
+        return self.looks_at_batch
+
+    @cached_property
+    def few_of(self) -> str | None:
+        """Why only some of the small groups are looked at; None where all are."""
+        for size, groups in self.some_groups.items():
+            if len(groups) < self._sizes[size]:
+                return f"only {len(groups)} groups of {size} were looked at, of over {MOST_LOOKED_AT}"
+        return None
 
     def shaped_in(self, name: str, group: tuple) -> list | None:
         node = next(c.shaped for c in self.question.program.components if c.name == name)
@@ -508,17 +544,33 @@ def find(spec: Spec, run: Run = Run()) -> list[Diagnostic]:
 
     Raises ValueError for a rate of something that cannot have one.
     """
+    return look(spec, run)[0]
+
+
+def look(spec: Spec, run: Run = Run()) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """What `find` gives, and a note for each reason why some findings could not be looked at, or not everywhere."""
     facts = Facts(spec, run)
     found = []
-    try:
-        for one in findings().values():
-            with suppress(Inexact):  # what has no exact value decides nothing
-                found += one.look(facts)
-    except SpecError:  # no exact values to look at
-        pass
+    for one in findings().values():
+        try:
+            found += one.look(facts)
+        except Inexact:  # what has no exact value decides nothing
+            facts.leave_out(one.code, NOT_EXACT)
+        except SpecError:  # no graph of exact values to look at
+            facts.leave_out(one.code, NOT_EXACT)
     in_vain = list(_allowances_in_vain(facts, found))
+    notes = list(_notes(facts, {d.code for d in found} | {code for name, code, _ in allowances(facts) if name is None}))
     found = [d for d in found if not _is_allowed(facts, d)]
-    return sorted([*found, *in_vain], key=lambda d: (d.span.start, d.code))
+    return sorted([*found, *in_vain], key=lambda d: (d.span.start, d.code)), notes
+
+
+def _notes(facts: Facts, settled: set[str]) -> Iterator[Diagnostic]:
+    """What was not looked at, a note for each reason; of `settled` findings nothing more is said."""
+    for reason, codes in facts.left_out.items():
+        left = [code for code in codes if code not in settled]
+        if left:
+            span = facts.advantage_place()
+            yield Diagnostic("not-looked-at", f"{', '.join(left)}: {reason}", span, severity="note")
 
 
 def allowances(facts: Facts) -> Iterator[tuple[str | None, str, Span]]:

@@ -10,7 +10,7 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding, some_rollouts
+from rewardspec.lint.finding import NO_OUTCOME, Facts, finding, some_rollouts
 from rewardspec.lint.outcome import Outcome, words_of
 from rewardspec.syntax.tree import Expr, If
 
@@ -136,6 +136,8 @@ def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
     """
     outcome = facts.outcome
     if outcome is None:
+        if len(facts.shaped) > 1 and any(facts.gates(name) for name in facts.shaped):
+            facts.leave_out("ungated-sibling", NO_OUTCOME)
         return
     gated = [name for name in facts.declared.components if facts.counts_only_where(name, outcome.expr)]
     if not gated:
@@ -182,6 +184,9 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
     """
     outcome = facts.outcome
     if outcome is None:
+        read = {n.attributes[0] for n in walk(facts.shaped.values()) if n.op == "column"}
+        if len(read) > 1 and any(_is_length(facts, column) for column in read):
+            facts.leave_out("length-without-success", NO_OUTCOME)
         return
     for name in _besides(facts, outcome):
         reads = {n.attributes[0] for n in walk([facts.shaped[name]]) if n.op == "column"}

@@ -22,7 +22,7 @@ from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Program
-from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.finding import NO_LENGTH, OF_BATCH, Facts, finding
 from rewardspec.lint.weights import scattered
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Level
@@ -52,7 +52,10 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     Take larger groups, easier prompts or partial credit (`values: [0, 0.5, 1]`); draw the groups that have a gradient
     again (`keep:` and `refill:`). `rewardspec simulate SPEC --p correct=0.05 -g 8,16,32` shows how far each helps.
     """
-    if not facts.run.rates or facts.looks_at_batch or facts.question.step == "shift":
+    if not facts.run.rates or facts.depends_on_batch("dead-groups"):
+        return
+    if facts.question.step == "shift":
+        facts.leave_out("dead-groups", OF_BATCH)
         return
     from rewardspec.analysis.policy import policy
 
@@ -60,6 +63,7 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     facts = facts.with_eps if facts.divides_by_eps else facts
     read = {n.attributes[0] for n in walk([facts.question.root]) if n.op == "given"}
     if "total_steps" in read and facts.run.total_steps is None:
+        facts.leave_out("dead-groups", NO_LENGTH)
         return
     for size, share, is_all in _dead_shares(facts, model):
         if not share > MOSTLY:
@@ -88,6 +92,7 @@ def _dead_shares(facts: Facts, model: Model) -> Iterator[tuple[int, float, bool]
     total = Fraction(facts.run.total_steps or 1)
     moment = {"step": Fraction(0), "total_steps": total, "progress": Fraction(0)}
     if _joint_cases(program, root) > MOST_CASES:
+        facts.leave_out("dead-groups", f"there are over {MOST_CASES} kinds of rollouts; `simulate --p` counts them")
         return
     states = find_states(program, [root], moment, model=model)
     left = MOST_VALUES // len(walk([root])) if states.complete else 0  # rollouts
@@ -97,6 +102,7 @@ def _dead_shares(facts: Facts, model: Model) -> Iterator[tuple[int, float, bool]
         groups = list(states.each_group(size, states.count(size)) if is_all else _alike_groups(states, size))
         left -= len(groups) * size
         if left < 0:
+            facts.leave_out("dead-groups", f"there are too many groups of {size}; `simulate --p` draws some")
             return
         if sum(mass for *_, mass in groups) > MOSTLY:
             dead = (mass for members, columns, mass in groups if all(v == 0 for v in evaluate(members, columns)))
@@ -167,7 +173,7 @@ def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
 
     Sample several rollouts a prompt, or compare with the batch: `zscore(total, over=batch)`.
     """
-    if 1 not in facts.run.sizes or facts.looks_at_batch:
+    if 1 not in facts.run.sizes or facts.looks_at_batch:  # what is compared with the batch is no matter of groups
         return
     groups, _ = facts.question.groups(1, 0)
     alone = [((row,), *rest) for members, *rest in scattered(facts) for row in members]
@@ -198,7 +204,7 @@ def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
     Widen the subset (`where=rank(style) > group_size / 2`), or compare it with the rest: `style - mean(style)`.
     """
     nodes = [n for n in walk([facts.question.root]) if n.op in ("std", "var") and n.args[1].constant is None]
-    if not nodes or facts.looks_at_batch:
+    if not nodes or facts.depends_on_batch("spread-always-zero"):
         return
     groups = [group for some in facts.some_groups.values() for group in some]
     groups += [*_alike(facts), *(group for size in SIZES for group in scattered(facts, size))]

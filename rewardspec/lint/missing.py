@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.checks import find_checks
 from rewardspec.ir.graph import walk
-from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.finding import OF_BATCH, Facts, finding
 from rewardspec.source import Span
 from rewardspec.types import format_number
 
@@ -31,7 +31,7 @@ def missing_silences_group(facts: Facts) -> Iterator[Diagnostic]:
     Leave it to the reductions: what is missing takes no part in them. Where the group has to be complete,
     `allow: {missing-silences-group: why}`.
     """
-    for name, group, spoilt in _spoilt(facts):
+    for name, group, spoilt in _spoilt(facts, "missing-silences-group"):
         before, after = facts.advantages(group), facts.advantages(spoilt)
         if before is None or after is None or None in before or any(a is None or a != 0 for a in after):
             continue
@@ -70,7 +70,7 @@ def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
 
     Say what stands for it: `coalesce(judge, mean(judge), 0)`; or use what knows (`center(judge)`, `grpo`, `gdpo`).
     """
-    for name, group, spoilt in _spoilt(facts):
+    for name, group, spoilt in _spoilt(facts, "missing-ends-run"):
         before, after = facts.advantages(group), facts.advantages(spoilt)
         if before is None or after is None or None in before or None not in after:
             continue
@@ -105,10 +105,10 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     out: `keep: any(correct)`.
     """
     program = facts.program
-    if facts.looks_at_batch:
-        return
     if not program.advantage.domain.missing and not find_checks(program.graph, [program.advantage]):
         return  # the domains prove that there is a value
+    if facts.depends_on_batch("advantage-undefined"):
+        return
     facts = facts.with_eps if facts.divides_by_eps else facts
     for group, advantages in facts.each_of_some_groups():
         if any(None in row for row in group[0]) or advantages is None or None not in advantages:
@@ -131,11 +131,14 @@ def _measured_without_advantage(facts: Facts, group: tuple, advantages: list) ->
     return any(values is not None and values[at] is not None for values in measured)
 
 
-def _spoilt(facts: Facts) -> Iterator[tuple[str, tuple, tuple]]:
+def _spoilt(facts: Facts, code: str) -> Iterator[tuple[str, tuple, tuple]]:
     """(column, a group of three, the group with one value of the column missing), for groups with none missing."""
     policies = {name: column.missing for name, column in facts.declared.columns.items() if column.missing != "error"}
     nodes = list(facts.question.fine)
-    if not policies or facts.looks_at_batch or facts.question.step == "shift":
+    if not policies or facts.depends_on_batch(code):
+        return
+    if facts.question.step == "shift":
+        facts.leave_out(code, OF_BATCH)
         return
     for at, node in enumerate(nodes):
         name = node.attributes[0]

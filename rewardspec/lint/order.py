@@ -34,11 +34,12 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
     Gate what is easy (`when: correct >= 1`), or sum before normalising (`grpo`), which keeps the order of the
     weighted sum.
     """
-    if facts.looks_at_batch or facts.question.step == "shift" or facts.wrong_above_right is not None:
-        return
     pairs = list(_pairs(facts))
-    states = facts.question.states()[0] if pairs else []
-    if not 0 < len(states) <= MOST_STATES:
+    if not pairs or facts.depends_on_batch("easy-above-hard") or facts.wrong_above_right is not None:
+        return
+    states = facts.question.states()[0]
+    if len(states) > MOST_STATES:
+        facts.leave_out("easy-above-hard", f"a rollout can be over {MOST_STATES} things")
         return
     for hard, easy in pairs:
         found = _overtaken(facts, hard, easy, states)

@@ -11,9 +11,9 @@ from rewardspec.diagnostics import Diagnostic, Report
 from rewardspec.ir.graph import Node
 from rewardspec.ir.lower import Lowering
 from rewardspec.ir.values import Skip
-from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.finding import NO_LENGTH, Facts, finding
 from rewardspec.source import Span
-from rewardspec.syntax.tree import Call, Expr, Operation
+from rewardspec.syntax.tree import Call, Expr, Name, Operation
 from rewardspec.types import format_number
 
 _HOLDS = {"<": lt, "<=": le, ">": gt, ">=": ge}
@@ -39,6 +39,9 @@ def schedule_out_of_reach(facts: Facts) -> Iterator[Diagnostic]:
     Write schedules in `progress`, which is 1 at the end however long the run is: `ramp(progress, end=0.8)`.
     """
     lowering = _lowering(facts)
+    reads = {part.text for _, part in facts.own_expressions() if isinstance(part, Name)}
+    if "step" in reads and facts.run.total_steps is None:
+        facts.leave_out("schedule-out-of-reach", NO_LENGTH)
     for whole, expr in facts.own_expressions():
         match expr:
             case Call() if expr.function.text == "ramp" and "ramp" not in _own_functions(facts):

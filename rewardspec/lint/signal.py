@@ -10,7 +10,7 @@ from math import comb
 from rewardspec.diagnostics import Diagnostic
 from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
-from rewardspec.lint.finding import MOST_LOOKED_AT, Facts, finding
+from rewardspec.lint.finding import MOST_LOOKED_AT, NOT_EXACT, Facts, finding
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Level, format_number
 
@@ -81,11 +81,14 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
     `advantage: gdpo` keeps them apart; `rewardspec simulate SPEC -g 4 --advantage grpo --advantage gdpo` counts.
     """
     question = facts.question
-    if facts.looks_at_batch or question.intervals or not _normalises_a_sum(facts):
+    if question.intervals or not _normalises_a_sum(facts) or facts.depends_on_batch("sum-merges-groups"):
+        return
+    size = next((n for n in (3, 2) if _count(facts, n) <= MOST_LOOKED_AT), None)
+    if size is None:
+        facts.leave_out("sum-merges-groups", f"there are over {MOST_LOOKED_AT} groups of 2")
         return
     other = _under(facts, "decoupled")
-    size = next((n for n in (3, 2) if _count(facts, n) <= MOST_LOOKED_AT), None)
-    if other is None or size is None:
+    if other is None:
         return
     kinds = [(columns, moment) for columns in _each(question.coarse) for moment in question.moments]
     looked_at = kinds[: 1 + MOST_COUNTED // _count(facts, size)]
@@ -95,6 +98,7 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
         own = _distinct(facts.advantages(group) for group in groups)
         apart = _distinct(facts.transferred(other, group) for group in groups)
         if own is None or apart is None:
+            facts.leave_out("sum-merges-groups", NOT_EXACT)
             return
         found.append((own, apart, *kind))
     own, apart, columns, moment = min(found, key=lambda f: Fraction(f[0], f[1]))
@@ -197,7 +201,7 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     Gate the other components (`when: correct >= 1`), or leave such groups out (`keep: any(correct)`). Early in training
     a format reward may be meant to teach just this: then `allow: {phantom-gradient: why}`.
     """
-    for group, advantages in facts.looked_at():
+    for group, advantages in facts.looked_at("phantom-gradient"):
         if len(set(advantages)) > 1 and _is_all_wrong(facts, group):
             outcome = facts.outcome
             failed = f"`{outcome.condition}` holds for none"
