@@ -850,7 +850,7 @@ def test_rates_and_sizes_are_told_to_a_check(spec):
         "advantage: dr_grpo\n"
     )
     assert "it is 0.667 in the end" in run("check", spec, "--total-steps", "60").stdout
-    assert "schedule-out-of-reach" not in run("check", spec).stdout
+    assert "[schedule-out-of-reach]" not in run("check", spec).stdout
     spec.write_text("rewardspec: 1\ncomponents: {solved: {values: [0, 1]}}\nadvantage: grpo\n")
     for arguments, message in (
         (["--p", "solved=0.05"], "add -g 8"),
