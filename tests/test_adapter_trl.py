@@ -10,7 +10,9 @@ import pytest
 import torch
 from datasets import Dataset
 from tiny_model import VOCABULARY, tiny_model, tiny_tokenizer
-from trl import GRPOTrainer, RLOOTrainer
+from trl import GRPOTrainer, RLOOConfig, RLOOTrainer, SFTTrainer
+from trl.experimental.async_grpo import AsyncGRPOTrainer
+from trl.experimental.online_dpo import OnlineDPOTrainer
 from trl_runs import LINEAR, TOKENS, VSPO, data_set, digit, letters, settings, trainer
 
 import rewardspec
@@ -226,6 +228,162 @@ def test_the_specs_own_numerics_are_the_default(tmp_path):
     torch.testing.assert_close(g["out"]["advantages"], g["stock"]["advantages"], rtol=1e-2, atol=1e-3)
 
 
+# The reward that is logged
+
+
+def test_reward_is_the_specs_total_and_its_deviation_in_the_group(tmp_path):
+    changes = {"per_device_train_batch_size": 8, "eval_strategy": "steps", "eval_steps": 2, "log_completions": True}
+    text = LINEAR.replace("advantage: total", "advantage: grpo")
+    run = trainer(tmp_path, text, changes=changes, evaluated=data_set(4))
+    run.train()
+    logs = {mode: [x for x in run.state.log_history if key in x] for mode, key in LOGGED.items()}
+    for mode, prefix in (("train", ""), ("eval", "eval_")):
+        for g, logged in zip(of(run.generations, mode)[: len(logs[mode])], logs[mode], strict=False):
+            totals = torch.tensor(by_hand(g, total_steps=4))
+            if mode == "train":
+                assert g["extra"]["rewardspec/total"][-8:] == pytest.approx(totals.tolist(), rel=1e-6)
+                assert logged["reward"] == pytest.approx(totals.mean().item(), rel=1e-6)
+                assert logged["reward_std"] == pytest.approx(totals.view(-1, 4).std(1).mean().item(), rel=1e-5)
+                assert logged["rewards/digit/mean"] == pytest.approx(sum(digit(g["completions"])) / 8)
+            assert abs(logged[f"{prefix}reward"] - g["stock reward"]) > 1  # TRL's: the plain sum of the functions
+    table = pandas.read_parquet(tmp_path / "completions" / "completions_00004.parquet")
+    assert table["rewardspec/total"].notna().all()
+
+
+LOGGED = {"train": "loss", "eval": "eval_reward"}
+
+
+def test_best_model_is_the_best_by_the_specs_total(tmp_path):
+    changes = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "best", "max_steps": 3}
+    changes |= {"metric_for_best_model": "eval_reward", "greater_is_better": True, "save_only_model": True}
+    text = "rewardspec: 1\nsignals: {digit: {values: [0, 1]}}\ncomponents:\n  letters: {range: [0, 1], weight: -5}\n"
+    text += "  long: {expr: digit, weight: 0.01}\nadvantage: rloo\n"
+    run = trainer(tmp_path, text, changes=changes, evaluated=data_set(4))
+    run.train()
+    rewards = [
+        sum(-5 * a + 0.01 * b for a, b in zip(letters(g["completions"]), digit(g["completions"]), strict=True)) / 4
+        for g in of(run.generations, "eval")
+    ]
+    per_step = [sum(rewards[i : i + 4]) / 4 for i in range(0, len(rewards), 4)]
+    assert run.state.best_metric == pytest.approx(max(per_step), abs=1e-6) and max(per_step) <= 0.01
+
+
+def test_reward_of_the_trl_dialect_is_trls_own(tmp_path):
+    def judged(completions, **_):
+        return [None if len(c) % 2 else float(len(c)) for c in completions]
+
+    text = "rewardspec: 1\ncomponents:\n  judged: {range: [0, 100], missing: ignore}\n"
+    text += "  digit: {values: [0, 1], missing: ignore}"
+    run = trainer(
+        tmp_path, text + "\nadvantage: grpo\n", reward_funcs=[judged, digit], changes={"max_steps": 2}, dialect="trl"
+    )
+    run.train()
+    logs = [x for x in run.state.log_history if "loss" in x]
+    assert [x["reward"] for x in logs] == pytest.approx([g["stock reward"] for g in run.generations])
+    assert [x["reward_std"] for x in logs] == pytest.approx([g["stock reward_std"] for g in run.generations])  # 1 group
+
+
+def test_reward_is_what_the_spec_defines_as_its_total(tmp_path):
+    text = GRPO.replace("advantage: grpo", "define: {total: 2 * digit * letters}\nadvantage: zscore(total)")
+    run = trainer(tmp_path, text, changes={"max_steps": 1})
+    run.train()
+    (g,) = run.generations
+    products = [2 * a * b for a, b in zip(digit(g["completions"]), letters(g["completions"]), strict=True)]
+    assert run.state.log_history[0]["reward"] == pytest.approx(sum(products) / 4)
+
+
+class Counting:
+    """An environment that owns its reward, and has no tools."""
+
+    def reset(self, **_):
+        return None
+
+    def get_reward(self) -> float:
+        return 0.5
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_nothing_stands_for_reward_functions_where_none_is_needed(tmp_path, own, monkeypatch):
+    text = "rewardspec: 1\ncomponents: {NAME}\nadvantage: dr_grpo\n"
+    text = text.replace("NAME", "Counting: {range: [0, 1]}" if own else "long: {expr: bonus}")
+    text = text if own else text.replace("components", "signals: {bonus: {range: [0, 100]}}\ncomponents")
+    more = {"environment_factory": Counting} if own else {}
+    for name in ("is_jmespath_available", "supports_tool_calling"):  # asked for, though there are no tools
+        monkeypatch.setattr(f"trl.trainer.grpo_trainer.{name}", lambda *_: True)
+    changes = {"log_completions": True, "max_steps": 1}
+    data = data_set(conversational=True)
+    run = trainer(tmp_path, text, reward_funcs=[], data=data, changes=changes, **more)
+    run.train()
+    assert not any("no_reward" in name for name in run.state.log_history[0])
+    table = pandas.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
+    assert "no_reward" not in table and len(table) == 4
+    if own:
+        assert run.reward_func_names == ["Counting"] and run.state.log_history[0]["reward"] == 0.5
+
+
+# RLOO's penalty
+
+
+def penalised(folder, kind, monkeypatch, text=None, **options):
+    """Advantages of four steps, the parameters after them, and the run."""
+    monkeypatch.setattr("trl.trainer.rloo_trainer.create_model_from_path", lambda *_, **__: tiny_model())
+    changes = {"beta": 0.5, "learning_rate": 0.05, "per_device_train_batch_size": 8, "log_completions": True}
+    found = []
+
+    class Seen:
+        def _generate_and_score_completions(self, inputs):
+            out = super()._generate_and_score_completions(inputs)
+            found.append(out["advantages"].clone())
+            assert list(self._logs["advantages"]) == out["advantages"].tolist()
+            return out
+
+    spec = {} if text is None else {"spec": text, **options}
+    made = type("Made", (Seen, kind), {})(
+        model=tiny_model(),
+        reward_funcs=[letters, digit],
+        args=settings(folder, "rloo", **changes),
+        train_dataset=data_set(),
+        processing_class=tiny_tokenizer(),
+        **spec,
+    )
+    made.train()
+    return found, torch.cat([p.detach().flatten() for p in made.model.parameters()]), made
+
+
+def test_penalty_is_trls_own(tmp_path, monkeypatch):
+    text = GRPO.replace("grpo", "rloo")
+    expected, trained, theirs = penalised(tmp_path / "a", RLOOTrainer, monkeypatch)
+    found, ours, run = penalised(tmp_path / "b", RewardSpecRLOOTrainer, monkeypatch, text, dialect="trl")
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours, trained, rtol=1e-3, atol=1e-5)
+    kl = [
+        [logs[name] for logs in trained.state.log_history if "kl" in logs]
+        for trained in (theirs, run)
+        for name in ("kl", "reward")
+    ]
+    assert kl[0] == pytest.approx(kl[2], rel=1e-3) and kl[1] == pytest.approx(kl[3]) and max(map(abs, kl[0])) > 1e-3
+    extra = run._logs["extra"]
+    shares = [sum(row) for row in zip(*(v for k, v in extra.items() if k.startswith("rewardspec/share/")), strict=True)]
+    assert shares == pytest.approx(list(run._logs["advantages"]), abs=1e-5)
+    assert max(map(abs, extra["rewardspec/share/KL penalty"])) > 1e-3
+
+
+def test_groups_that_are_left_out_have_no_penalty(tmp_path, monkeypatch):
+    text = GRPO.replace("grpo", "rloo") + "keep: max(digit) > 5\n"
+    found, _, run = penalised(tmp_path, RewardSpecRLOOTrainer, monkeypatch, text)
+    assert all(not advantages.any() for advantages in found)
+    assert any(abs(logs.get("kl", 0)) >= 0 for logs in run.state.log_history)
+
+
+def test_default_settings_of_rloo_are_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr("trl.trainer.rloo_trainer.create_model_from_path", lambda *_, **__: tiny_model())
+    args = RLOOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to=[])
+    assert args.beta == 0.05
+    RewardSpecRLOOTrainer(
+        tiny_model(), [letters, digit], args, data_set(), processing_class=tiny_tokenizer(), spec=GRPO
+    )
+
+
 # Reward tokens
 
 
@@ -239,7 +397,7 @@ def drawn(generation, seed=42):
 @pytest.mark.parametrize("conversational", [False, True])
 def test_reward_tokens_reach_the_prompts(tmp_path, kind, conversational):
     data = data_set(conversational=conversational)
-    changes = {"per_device_train_batch_size": 8, "eval_strategy": "steps", "eval_steps": 3}
+    changes = {"per_device_train_batch_size": 8, "eval_strategy": "steps", "eval_steps": 3, "log_completions": True}
     run = trainer(tmp_path, TOKENS, kind, reward_funcs=[digit], data=data, evaluated=data_set(4), changes=changes)
     run.train()
     tokenizer = tiny_tokenizer()
@@ -284,7 +442,7 @@ MANY = {"per_device_train_batch_size": 16, "num_generations": 2, "max_steps": 3,
 
 @KINDS
 def test_refilled_groups_weigh_more_and_nothing_moves(tmp_path, kind):
-    run = trainer(tmp_path, VSPO, kind, changes=MANY)
+    run = trainer(tmp_path, VSPO, kind, changes={**MANY, "log_completions": True})
     run.train()
     most = 0
     for g in run.generations:
@@ -450,7 +608,6 @@ def test_settings_of_the_built_in_scheme_are_refused(tmp_path, changes, message)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"beta": 0.05}, "`beta=0.05`: RLOO has its KL penalty in the reward"),
         ({"normalize_advantages": True}, "write `advantage: whiten(rloo)`"),
         ({"reward_clip_range": (-1.0, 1.0)}, "`reward_clip_range="),
         ({"reward_weights": [1.0, 2.0]}, "`reward_weights="),
@@ -459,6 +616,15 @@ def test_settings_of_the_built_in_scheme_are_refused(tmp_path, changes, message)
 def test_settings_of_rloo_are_refused(tmp_path, changes, message, monkeypatch):
     monkeypatch.setattr("trl.trainer.rloo_trainer.create_model_from_path", lambda *_, **__: tiny_model())
     refused(tmp_path, message, kind="rloo", changes=changes)
+
+
+def test_weights_that_change_nothing_are_not_refused(tmp_path):
+    trainer(tmp_path, GRPO, changes={"reward_weights": [1.0, 1.0]})
+
+
+def test_penalty_of_groups_drawn_again_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("trl.trainer.rloo_trainer.create_model_from_path", lambda *_, **__: tiny_model())
+    refused(tmp_path, "`beta=0.05`: RLOO has its KL penalty in the reward", VSPO, "rloo", changes={"beta": 0.05})
 
 
 def other(completions, **_):
@@ -596,6 +762,23 @@ def test_hooks_that_are_not_there_are_errors():
 
     with pytest.raises(BindingError, match="`_calculate_rewards` of Mine takes"):
         type("Mine", (RewardSpecMixin, Other), {})
+
+
+@pytest.mark.parametrize(
+    ("trainer", "reason"),
+    [
+        (AsyncGRPOTrainer, "its advantages are computed in a rollout worker"),
+        (OnlineDPOTrainer, "it learns from pairs of completions, and has no advantages"),
+        (SFTTrainer, "it has no `_calculate_rewards` and no `_generate_and_score_completions`"),
+    ],
+)
+def test_trainers_that_a_spec_does_not_go_into_are_refused_at_definition(trainer, reason):
+    with pytest.raises(BindingError) as caught:
+        type("Mine", (RewardSpecMixin, trainer), {})
+    said = str(caught.value)
+    assert said.startswith("Mine: a spec goes into `GRPOTrainer` and `RLOOTrainer` and classes built on them")
+    assert f"not into `{trainer.__name__}`: {reason}" in said
+    assert "tested with" not in said  # this is the version that it was tested with
 
 
 def test_rewards_that_never_pass_the_hook_are_an_error(tmp_path):

@@ -394,8 +394,24 @@ def test_metrics_by_hand():
     # R = 1 3 | 1.5 1.5, the missing value at its group's mean; advantage -1 1 | 0 0.
     expected = {
         "rollouts_without_signal": 0.5, "groups_without_signal": 0.5, "advantage_spread": 1, "groups_kept": 1,
+        "total": 7 / 4, "total_std": 2**0.5 / 2,
         "reward/a": 0.75, "reward/b": 7 / 3, "weight/a": 1, "weight/b": 0.5, "share/a": 0.25, "share/b": 0.25,
     }  # fmt: skip
     assert out.metrics() == pytest.approx(expected)
     np.testing.assert_equal(out.rewards["b"].tolist(), [2, 4, NAN, 1])
+    assert out.total.tolist() == [1, 3, 1.5, 1.5]
     assert {name: w.item() for name, w in out.weights.items()} == {"a": 1, "b": 0.5}
+
+
+def test_total_by_hand():
+    # Of nothing measured there is none; groups of unlike size, interleaved: 1, 3 and 0, 2, -.
+    text = "components:\n  a: {range: [0, 9], missing: ignore, weight: 2}\nadvantage: grpo\n"
+    out = compiled(text)({"a": [0.5, 0, 1.5, 1, None]}, ["x", "y", "x", "y", "y"])
+    np.testing.assert_equal(out.total.tolist(), [1, 0, 3, 2, NAN])
+    assert out.metrics()["total"] == 1.5 and out.metrics()["total_std"] == pytest.approx(2**0.5)
+    # One of the spec's own; one that reads what a call does not read, so that the prelude's is taken.
+    both = "components: {a: {values: [0, 1]}, b: {values: [0, 1]}}\n"
+    out = compiled(f"{both}define: {{total: a * b}}\nadvantage: center(total)\n")({"a": [1, 1], "b": [1, 0]}, 2)
+    assert out.total.tolist() == [1, 0]
+    more = f"signals: {{c: {{values: [0, 1]}}}}\n{both}define: {{total: a * c}}\nadvantage: grpo\n"
+    assert compiled(more)({"a": [1, 1], "b": [1, 0]}, 2).total.tolist() == [2, 1]

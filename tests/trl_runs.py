@@ -76,7 +76,8 @@ class Stock:
 
     def _generate_and_score_completions(self, inputs):
         out = super()._generate_and_score_completions(inputs)
-        self.now["stock"] = dict(out)
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        self.now |= {"stock": dict(out), **{f"stock {name}": metrics[name][-1] for name in ("reward", "reward_std")}}
         return out
 
 

@@ -8,14 +8,13 @@ Reward functions measure the spec's columns and are matched to them by name (`__
 as); those that the spec names itself (`use:`, `python:`) need not be passed. Columns that no function measures
 come from the data set, or are `tokens` (those of the completion that the model wrote) and `truncated` (1 where it
 was cut off). Weights, aggregation and scaling stand in the spec: the trainer's own settings for them are refused.
-Its metrics `reward` and `reward_std` go on being those of the plain sum of all reward functions; what the spec
-makes of them is logged under `rewardspec/`.
+Its metrics `reward` and `reward_std` (`eval_reward` in evaluation) are the mean of the spec's `total` and its
+deviation in the group; what reward functions measured stands under `rewards/`, and the rest under `rewardspec/`.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -24,7 +23,15 @@ from os import PathLike
 import torch
 
 from rewardspec.adapters.binding import BindingError, read_spec
-from rewardspec.adapters.trl_checks import AUTOMATIC, check_columns, check_settings, no_reward, reward_names
+from rewardspec.adapters.trl_checks import (
+    AUTOMATIC,
+    check_columns,
+    check_settings,
+    check_trainer,
+    no_reward,
+    reward_names,
+)
+from rewardspec.adapters.trl_logs import log_result
 from rewardspec.adapters.trl_rows import moved
 from rewardspec.compiler import Spec, compile
 from rewardspec.rewards import for_trl
@@ -37,8 +44,8 @@ except ImportError as error:
     raise ImportError("rewardspec.adapters.trl needs TRL; it was tested with trl==1.16.0") from error
 
 TESTED = ("1.16.0",)
-HOOKS = {"_calculate_rewards": 4, "_generate_and_score_completions": 1}  # method: arguments after self
-STATE = ("_logs", "_metrics", "num_generations", "num_generations_eval", "reward_func_names", "eos_token_ids")
+STATE = ("_logs", "_metrics", "num_generations", "num_generations_eval", "reward_func_names", "reward_weights")
+STATE += ("log_completions", "eos_token_ids")
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +83,7 @@ class RewardSpecMixin:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        check_hooks(cls)
+        check_trainer(cls, RewardSpecMixin, (GRPOTrainer, RLOOTrainer), _tested())
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -94,13 +101,19 @@ class RewardSpecMixin:
             tokens = self._tokens(n, group_size, mode, seed, step)
             inputs = [self._with_token(row, token) for row, token in zip(inputs, tokens[place], strict=True)]
 
-        self._measured = None
+        self._measured, logged = None, len(self._metrics[mode]["reward"])
         out = super()._generate_and_score_completions(inputs)
         columns = self._columns(out, n)
         result = self.advantage_function(columns, group_size, step=step, total_steps=total_steps, seed=seed)
-
-        advantages = result.advantages.to(out["advantages"].device, torch.float32)
-        self._log_result(mode, columns, result, group_size, tokens)
+        own = out["advantages"]
+        advantages = result.advantages.to(own.device, torch.float32)
+        penalty = None
+        if self._penalised:  # with weights of 0 TRL's own block makes advantages of its KL penalty, and of nothing else
+            penalty = self.accelerator.gather(own)
+            if self.spec.program.keep is not None:
+                penalty = penalty * result.kept.to(own.device).repeat_interleave(group_size)
+            advantages = advantages + penalty
+        log_result(self, mode, logged, columns, result, advantages, penalty, tokens)
         out["advantages"] = advantages[place]
         if self.move_rows and mode == "train":
             out = moved(out, *result.refilled, self.accelerator, self._tokenizer.pad_token_id)
@@ -149,14 +162,23 @@ class RewardSpecMixin:
                 f"{n} rollouts went in, {len(rewards)} were scored and {len(out['advantages'])} of this process came "
                 f"back: {type(self).__name__} changes the batch, and rewards cannot be told apart"
             )
-        measured = reward_names(self, self.spec)
-        columns = {name: rewards[:, k] for k, name in enumerate(measured) if name in self.spec.columns}
-        others = [name for name in self.spec.columns if name not in columns]
-        if others:
-            local = [self._column(name, inputs, completion_ids, out) for name in others]
+        measured = reward_names(self, self._read)
+        columns = {name: rewards[:, k] for k, name in enumerate(measured) if name in self._read}
+        others = [name for name in self._read if name not in columns]
+        local = [self._column(name, inputs, completion_ids, out) for name in others]
+        if others and self.accelerator.num_processes > 1:
             rows = gather_object(list(zip(*local, strict=True)))
-            columns |= {name: list(values) for name, values in zip(others, zip(*rows, strict=True), strict=True)}
-        return {name: columns[name] for name in self.spec.columns}
+            local = [list(values) for values in zip(*rows, strict=True)]
+        columns |= zip(others, local, strict=True)
+        return {
+            name: torch.tensor(columns[name]) if name in others and self._counted(name, inputs) else columns[name]
+            for name in self._read
+        }
+
+    @staticmethod
+    def _counted(name: str, inputs: list[dict]) -> bool:
+        """Whether the trainer counts a column itself: there is a whole number for every rollout."""
+        return name in AUTOMATIC and name not in inputs[0]
 
     def _column(self, name: str, inputs: list[dict], completion_ids: list[list[int]], out: dict) -> list:
         """A column that is not a reward, of this process's rollouts, as plain values."""
@@ -173,28 +195,6 @@ class RewardSpecMixin:
             return [int(mask[: len(ids)].sum()) for ids, mask in zip(completion_ids, written, strict=True)]
         found = ", ".join(f"`{key}`" for key in inputs[0])
         raise BindingError(f"nothing measures `{name}`, which {self.spec.name} reads; the rows have {found}")
-
-    def _log_result(self, mode: str, columns: dict, result, group_size: int, tokens: list[str] | None) -> None:
-        metrics, extra = self._metrics[mode], self._logs["extra"]
-        metrics.pop("frac_reward_zero_std", None)  # of TRL's scheme, not of the spec's: see groups_without_signal
-        for name, column in columns.items():
-            if self.spec.program.columns[name].domain.symbols is None:
-                metrics[f"rewardspec/raw/{name}"].append(_mean(column))
-        for name, value in result.metrics().items():
-            metrics[f"rewardspec/{name}"].append(value)
-
-        logged, advantages = self._logs["advantages"], result.advantages.tolist()
-        for _ in range(min(len(advantages), len(logged))):
-            logged.pop()  # the trainer's own, of this batch
-        logged.extend(advantages)
-        for name, values in result.rewards.items():
-            extra[f"rewardspec/{name}"].extend(values.tolist())
-        for name, values in (result.shares or {}).items():
-            extra[f"rewardspec/share/{name}"].extend(values.tolist())
-        if self.spec.program.copies is not None:
-            extra["rewardspec/copies"].extend(result.copies.repeat_interleave(group_size).tolist())
-        if tokens is not None:
-            extra["rewardspec/token"].extend(tokens)
 
 
 def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed = False) -> tuple[tuple, dict]:
@@ -214,48 +214,39 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed 
     return args, {**kwargs, "reward_funcs": functions}
 
 
-def _mean(column: torch.Tensor | list) -> float:
-    """Of what is present; NaN where nothing is, which TRL logs as None."""
-    if not isinstance(column, torch.Tensor):
-        column = torch.tensor([float("nan") if value is None else value for value in column], dtype=torch.float64)
-    return column.double().nanmean().item()
-
-
-def check_hooks(trainer: type) -> None:
-    """Raise BindingError where the class below the mixin lacks a method that it hooks into."""
-    others = [base for base in trainer.__mro__ if not issubclass(base, RewardSpecMixin)]
-    if not any(hook in vars(base) for base in others for hook in HOOKS):
-        return  # a mixin still
-    for hook, count in HOOKS.items():
-        method = getattr(super(RewardSpecMixin, trainer), hook, None)
-        if method is None and any(hook in vars(base) for base in others):
-            raise BindingError(f"{trainer.__name__}: RewardSpecMixin has to stand before the trainer that it changes")
-        if method is None:
-            raise BindingError(f"{trainer.__name__} has no `{hook}` to hook into; {_tested()}")
-        try:
-            inspect.signature(method).bind(None, *range(count))
-        except TypeError:
-            raise BindingError(
-                f"`{hook}` of {trainer.__name__} takes {inspect.signature(method)}, and TRL's takes {count} arguments; "
-                f"{_tested()}"
-            ) from None
-
-
 def _tested() -> str:
-    return f"this adapter was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}"
+    """What to say of another version of TRL; nothing of one that the adapter was tested with."""
+    if version("trl") in TESTED:
+        return ""
+    return f"; this adapter was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}"
 
 
 def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
     """Give a trainer that has been set up its spec. Raises BindingError where they do not go together."""
     absent = [name for name in STATE if not hasattr(trainer, name)]
     if absent:
-        raise BindingError(f"{type(trainer).__name__} has no {', '.join(f'`{n}`' for n in absent)}; {_tested()}")
+        raise BindingError(f"{type(trainer).__name__} has no {', '.join(f'`{n}`' for n in absent)}{_tested()}")
+    drop_no_reward(trainer)
     check_settings(trainer, spec, move_rows)
     check_columns(trainer, spec)
     trainer.spec, trainer.move_rows = spec, move_rows
     trainer.advantage_function = compile(spec)
+    trainer._read = spec.columns
     trainer._generations = (-1, 0)  # step, and how many generations there were at it before
+    trainer._penalised = trainer._name == "RLOO" and trainer.beta != 0
+    if trainer._penalised:
+        trainer.reward_weights = torch.zeros_like(trainer.reward_weights)  # the rewards are weighted by the spec
     logger.info(f"advantages by {spec.name} ({spec.fingerprint}), dialect {spec.dialect or 'its own'}")
+
+
+def drop_no_reward(trainer: RewardSpecMixin) -> None:
+    """Take out the function that stands for reward functions, where an environment has brought one of its own."""
+    names = trainer.reward_func_names
+    if no_reward.__name__ in names and len(names) > 1:
+        k = names.index(no_reward.__name__)
+        for held in (trainer.reward_funcs, names, trainer.reward_processing_classes):
+            del held[k]
+        trainer.reward_weights = torch.cat([trainer.reward_weights[:k], trainer.reward_weights[k + 1 :]])
 
 
 class RewardSpecGRPOTrainer(RewardSpecMixin, GRPOTrainer):
@@ -263,7 +254,11 @@ class RewardSpecGRPOTrainer(RewardSpecMixin, GRPOTrainer):
 
 
 class RewardSpecRLOOTrainer(RewardSpecMixin, RLOOTrainer):
-    """TRL's RLOO trainer with a spec's advantages: a REINFORCE loss, clipped by sequence. `beta` has to be 0."""
+    """TRL's RLOO trainer with a spec's advantages: a REINFORCE loss, clipped by sequence.
+
+    TRL's KL penalty, which RLOO has in the reward, is added as TRL computes it: the advantage of a rollout is the
+    spec's, less `beta` times what its KL is above that of the others of its group. `RLOOConfig` has `beta=0.05`.
+    """
 
 
 _installed: dict[type, tuple[Spec, bool]] = {}

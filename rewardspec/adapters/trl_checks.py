@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
+
 from rewardspec.adapters.binding import BindingError, as_name, check_rewards
 from rewardspec.compiler import Spec
 from rewardspec.rewards.trainers import AUTOMATIC
@@ -23,9 +26,56 @@ def no_reward(completions: list, **_) -> list[float]:
     return [0.0] * len(completions)
 
 
-def reward_names(trainer, spec: Spec) -> list[str]:
-    """What each reward function is called in the spec: a model's name with `_` for what a spec has no name for."""
-    return [name if name in spec.columns else as_name(name) for name in trainer.reward_func_names]
+HOOKS = {"_calculate_rewards": 4, "_generate_and_score_completions": 1}  # method: arguments after self
+
+# Why a spec has no place in other trainers of TRL, of those that one might try it in.
+OTHERS = {
+    "A2POTrainer": "it compares one completion with its prompt's optimal value, which it estimates beforehand",
+    "AsyncGRPOTrainer": "its advantages are computed in a rollout worker, a process of its own, one group at a time",
+    "DistillationTrainer": "it learns from a teacher's probabilities, and has no rewards",
+    "KTOTrainer": "it learns from labelled completions, and has no advantages",
+    "DPOTrainer": "it learns from pairs of completions, and has no advantages",
+    "OnlineDPOTrainer": "it learns from pairs of completions, and has no advantages",
+}
+
+
+def check_trainer(made: type, mixin: type, supported: tuple[type, ...], tested: str) -> None:
+    """Raise BindingError, when a class is defined, unless a spec can be put into the trainer below the mixin.
+
+    made: the class. A mixin of mixins, with no trainer yet, is let be. tested: what to say of the version of TRL.
+    """
+    below = [base for base in made.__mro__ if not issubclass(base, mixin)]
+    trainer = next((base for base in below if base.__name__.endswith("Trainer") and hasattr(base, "train")), None)
+    if trainer is not None and not issubclass(made, supported):
+        known = next((OTHERS[base.__name__] for base in below if base.__name__ in OTHERS), None)
+        absent = [hook for hook in HOOKS if not any(hook in vars(base) for base in below)]
+        if known or absent:
+            reason = known or "it has no " + " and no ".join(f"`{hook}`" for hook in absent)
+            names = " and ".join(f"`{base.__name__}`" for base in supported)
+            raise BindingError(
+                f"{made.__name__}: a spec goes into {names} and classes built on them, and not into "
+                f"`{trainer.__name__}`: {reason}{tested}"
+            )
+    if not any(hook in vars(base) for base in below for hook in HOOKS):
+        return  # a mixin still
+    for hook, count in HOOKS.items():
+        method = getattr(super(mixin, made), hook, None)
+        if method is None and any(hook in vars(base) for base in below):
+            raise BindingError(f"{made.__name__}: {mixin.__name__} has to stand before the trainer that it changes")
+        if method is None:
+            raise BindingError(f"{made.__name__} has no `{hook}` to hook into{tested}")
+        try:
+            inspect.signature(method).bind(None, *range(count))
+        except TypeError:
+            raise BindingError(
+                f"`{hook}` of {made.__name__} takes {inspect.signature(method)}, and TRL's takes {count} arguments"
+                f"{tested}"
+            ) from None
+
+
+def reward_names(trainer, known: Iterable[str]) -> list[str]:
+    """What each reward function is called in a spec that knows these names: a model's with `_` for what is no name."""
+    return [name if name in known else as_name(name) for name in trainer.reward_func_names]
 
 
 def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
@@ -33,14 +83,16 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
     args, problems = trainer.args, []
     for name, defaults, instead in STOCK:
         value = getattr(args, name, defaults[0])
+        if name == "reward_weights" and value is not None and all(weight == 1 for weight in value):
+            continue  # which is what they are without it
         if value not in defaults:
             problems.append(
                 f"`{name}={value!r}` has no effect on the advantages of {spec.name}: leave it out and {instead}"
             )
-    if trainer._name == "RLOO" and trainer.beta != 0:
+    if trainer._name == "RLOO" and trainer.beta != 0 and spec.program.copies is not None:
         problems.append(
-            f"`beta={trainer.beta}`: RLOO has its KL penalty in the reward, which the spec replaces; set `beta=0.0`, "
-            "or train with GRPO, which has it in the loss"
+            f"`beta={trainer.beta}`: RLOO has its KL penalty in the reward, and {spec.name} draws groups again, for "
+            "which TRL has no such penalty; set `beta=0.0`, or train with GRPO, which has it in the loss"
         )
     if spec.condition is not None and getattr(trainer, "use_vllm", False) and trainer.vllm_mode == "server":
         problems.append(
@@ -49,7 +101,7 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
         )
     if move_rows and spec.program.copies is None:
         problems.append(f"`move_rows=True`: {spec.name} has no `refill`, so no row would move")
-    measured = "tokens" in spec.columns and "tokens" not in reward_names(trainer, spec)
+    measured = "tokens" in spec.columns and "tokens" not in reward_names(trainer, spec.columns)
     tools = getattr(trainer, "tools", None) or getattr(trainer, "rollout_func", None)
     if measured and tools and args.mask_truncated_completions:
         problems.append(
@@ -62,7 +114,7 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
 
 def check_columns(trainer, spec: Spec) -> None:
     """Raise BindingError unless every column of the spec has one source, in training and in evaluation."""
-    rewards = [name for name in reward_names(trainer, spec) if name != no_reward.__name__]
+    rewards = [name for name in reward_names(trainer, spec.columns) if name != no_reward.__name__]
     sets = _data_sets(trainer)
     removes = bool(trainer.args.remove_unused_columns)
     found = {label: _columns_of(data, removes) for label, data in sets.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+from collections.abc import Callable
 
 from rewardspec.emit.kernels import support_names, support_source
 from rewardspec.emit.shapes import Key
@@ -20,7 +21,7 @@ from rewardspec.quoting import python_file
 from rewardspec.spec.declarations import Column
 from rewardspec.types import Level
 
-_OWN_NAMES = ("batch", "columns", "groups", "step", "total_steps", "seed", "shares", "advantages")
+_OWN_NAMES = ("batch", "columns", "groups", "step", "total_steps", "seed", "shares", "rewarded", "advantages")
 _OWN_NAMES += ("torch", "math", "EPS", "COLUMNS")
 
 WIDEST = 100  # a value used once goes into its user's line up to about this many characters
@@ -83,9 +84,15 @@ class Emitter(Sources):
         if program.copies is not None:
             arguments.append(f"copies={self.number(program.copies)}")
         main, self.lines = self.lines, []
-        shares = self.shares()
-        if shares:
+        later = self.shares()
+        if later:
             arguments.append("shares=shares")
+        if program.total is not None:
+            key = (program.total, False)
+            made = self.emitted[key][0] if key in self.emitted else ""
+            if not made.isidentifier():
+                later += self.later("rewarded", [program.total], lambda: self.number(program.total))
+            arguments.append(f"total={made if made.isidentifier() else 'rewarded'}")
         columns = [self.column_line(column) for column in self.columns()]
         head = [
             "# The columns that are read, and what is known of them.",
@@ -105,23 +112,28 @@ class Emitter(Sources):
             "    batch = Batch(columns, groups, COLUMNS, step, total_steps, seed)",
         ]
         tail = _wrapped(f"    return Result(batch, {', '.join(arguments)})")
-        return "\n".join([*head, *main, *shares, *tail]) + "\n"
+        return "\n".join([*head, *main, *later, *([""] if later else []), *tail]) + "\n"
 
     def names(self, values: dict[str, str]) -> str:
         return "{" + ", ".join(f"{name!r}: {value}" for name, value in values.items()) + "}"
 
     def shares(self) -> list[str]:
-        """A function inside the function: it is called when somebody asks for the shares."""
+        """A function for the components' shares; nothing where the advantage is no sum of them."""
         program = self.program
         found = find_shares(self.graph, program.advantage, len(program.components))
         if found is None:
             return []
+        named = list(zip((c.name for c in program.components), found, strict=True))
+        return self.later("shares", found, lambda: self.names({name: self.number(node) for name, node in named}))
+
+    def later(self, name: str, nodes: list[Node], result: Callable[[], str]) -> list[str]:
+        """A function inside the function, for what is computed when somebody asks for it."""
         outer = self.emitted
         self.emitted = dict(outer)
-        self.count_uses([(n, False) for n in found])
+        self.count_uses([(n, False) for n in nodes])
         self.indent = "        "
-        made = self.names({c.name: self.number(s) for c, s in zip(program.components, found, strict=True)})
-        lines = ["", "    def shares():", *self.lines, *_wrapped(f"        return {made}"), ""]
+        made = result()
+        lines = ["", f"    def {name}():", *self.lines, *_wrapped(f"        return {made}")]
         self.emitted, self.indent, self.lines = outer, "    ", []
         return lines
 

@@ -42,6 +42,7 @@ class Program:
     labels: dict[str, Node]  # of reward tokens: conditions on one trajectory
     eps: Fraction
     ddof: Fraction
+    total: Node | None = None  # what the spec calls `total`, for logs: see `Lowering.total`
 
     @property
     def results(self) -> list[Node]:
@@ -130,7 +131,31 @@ class Lowering(Calls):
             labels,
             declared.eps,
             declared.ddof,
+            self.total([advantage, *components, *weights, *(n for n in (keep, copies) if n is not None)]),
         )
+
+    def total(self, results: list[Node]) -> Node | None:
+        """What the spec's own `total` is, or the prelude's, one for every rollout: the reward that trainers log.
+
+        The prelude's where the spec's own is no such number, or reads what no result of a call reads. None for a
+        spec that has no room for either.
+        """
+        read = {n for n in walk(results) if n.op in ("column", "given")}
+        names, report, self.report = dict(self.graph.names), self.report, Report()
+        try:
+            for scope in [self.user] * ("total" in self.declared.values) + [self.own]:
+                node = self.try_(lambda s=scope: self.number(Name(self.declared.root.span, "total"), s))
+                if (
+                    node is not None
+                    and not node.domain.symbols
+                    and read.issuperset(n for n in walk([node]) if n.op in ("column", "given"))
+                ):
+                    return self.graph.spread(node)
+        except TooLarge:
+            pass
+        finally:
+            self.graph.names, self.report = names, report  # nothing is called otherwise because of a log
+        return None
 
     def component(self, name: str) -> Node:
         """A component's shaped value, one for every rollout."""

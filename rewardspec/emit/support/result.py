@@ -1,5 +1,7 @@
 """What a compiled spec returns."""
 
+import math
+
 import torch
 
 
@@ -13,13 +15,16 @@ class Result:
     weights: the weight of each component in force: [] for the batch, or [P].
     kept: [P] whether each group stands in the batch; groups outside have advantage 0.
     copies: [P] how often each group stands in the batch, where groups are drawn again; else 1 if kept, or 0.
+    total: [N] what the spec calls `total`, its own or the prelude's: the weighted sum of the rewards, NaN where
+        nothing was measured. None for a spec that has no room for it. Computed when first asked for, too.
     """
 
-    def __init__(self, batch, advantage, rewards, weights, kept=None, copies=None, shares=None):
+    def __init__(self, batch, advantage, rewards, weights, kept=None, copies=None, shares=None, total=None):
         self._batch, self._advantage, self._shares = batch, batch.finish(advantage), shares
         self._rewards, self._weights = rewards, weights
         self.advantages = batch.rows(self._advantage)
         self._kept, self._copies = kept, copies
+        self._total = total
 
     @property
     def kept(self):
@@ -65,12 +70,23 @@ class Result:
             self._shares = {name: self._batch.rows(x) for name, x in self._shares().items()}
         return self._shares
 
+    @property
+    def total(self):
+        found = self._summed()
+        return None if found is None else self._batch.rows(found)
+
+    def _summed(self):
+        if callable(self._total):
+            self._total = self._total()
+        return self._total
+
     def metrics(self):
-        """Floats to log.
+        """Floats to log, fetched from the device together.
 
         rollouts_without_signal: share of rollouts with advantage 0. groups_without_signal: share of
         groups without spread in the advantage. advantage_spread: mean over groups of max - min.
         groups_kept: share of groups. most_copies: of one group, where groups are drawn again.
+        total: mean of the total where there is one. total_std: its deviation in the group, mean over groups.
         reward/NAME: mean shaped value where present. weight/NAME: in force (mean over groups).
         share/NAME: mean magnitude of its share of the advantage.
         """
@@ -78,18 +94,52 @@ class Result:
         if not batch.n:
             return {}
         spread = batch.groups.reduce(lambda x, _: x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True), advantage)
-        found = {
-            "rollouts_without_signal": (advantage == 0).double().mean(),
-            "groups_without_signal": (spread == 0).double().mean(),
-            "advantage_spread": spread.double().mean(),
-            "groups_kept": self.kept.double().mean(),
-        }
+        rows = {f"reward/{name}": x for name, x in self.rewards.items()}
+        found = {"advantage_spread": spread.mean(dtype=torch.float64)}
+        if self._summed() is not None:
+            rows["total"] = self.total
+            total = batch.full(self._summed()).double()
+            found["total_std"] = batch.groups.reduce(_std, total).mean()
+        if self._kept is not None:
+            found["groups_kept"] = self.kept.double().mean()
         if self._copies is not None:
-            found["most_copies"] = self.copies.max()
-        for name, x in self.rewards.items():
-            found[f"reward/{name}"] = x.double().nanmean()
-        for name, x in self.weights.items():
-            found[f"weight/{name}"] = x.double().mean()
-        for name, x in (self.shares or {}).items():
-            found[f"share/{name}"] = x.double().abs().mean()
-        return {name: float(x) for name, x in found.items()}
+            found["most_copies"] = self.copies.max().double()
+        weights = {f"weight/{name}": x for name, x in self._weights.items()}
+        for name, x in weights.items():
+            if isinstance(x, torch.Tensor):
+                found[name] = (batch.full_groups(x) if x.dim() else x).mean(dtype=torch.float64)
+        shares = {f"share/{name}": x for name, x in (self.shares or {}).items()}
+        live = torch.stack([torch.count_nonzero(advantage), torch.count_nonzero(spread)]).double()
+        ends = [live, torch.stack(list(found.values()))]
+        ends += [torch.stack(list(rows.values())).mean(1, dtype=torch.float64)] if rows else []
+        ends += [torch.stack(list(shares.values())).abs_().mean(1, dtype=torch.float64)] if shares else []
+        values = iter(torch.cat(ends).tolist())
+        silent = {
+            name: (among.numel() - next(values)) / among.numel()
+            for name, among in (("rollouts_without_signal", advantage), ("groups_without_signal", spread))
+        }
+        read = silent | dict(zip([*found, *rows, *shares], values, strict=True))
+        for name, x in rows.items():
+            if math.isnan(read[name]):  # some are missing: the mean of the others
+                read[name] = float(x.double().nanmean())
+        if math.isnan(read.get("total_std", 0.0)):
+            read["total_std"] = float(batch.groups.reduce(_std_present, total).nanmean())
+        known = {name: float(x) for name, x in weights.items() if not isinstance(x, torch.Tensor)}
+        read = {"groups_kept": 1.0} | known | read
+        order = ("rollouts_without_signal", "groups_without_signal", "advantage_spread", "groups_kept", "most_copies")
+        order += ("total", "total_std", *rows, *weights, *shares)
+        return {name: read[name] for name in dict.fromkeys(order) if name in read}
+
+
+def _std(x, _):
+    """Standard deviation of each group, 0 for one rollout; NaN where one is missing."""
+    return x.std(-1, keepdim=True) if x.shape[-1] > 1 else x - x
+
+
+def _std_present(x, _):
+    """Standard deviation of what is present: 0 of one value, NaN of none."""
+    present = ~torch.isnan(x)
+    count = present.sum(-1, keepdim=True)
+    apart = x - x.nanmean(-1, keepdim=True)
+    std = (torch.nansum(apart * apart, -1, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
+    return torch.where(count > 0, std, float("nan"))

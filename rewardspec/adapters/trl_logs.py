@@ -1,0 +1,66 @@
+"""A spec's results in TRL's metrics and in its table of completions."""
+
+from __future__ import annotations
+
+import torch
+
+from rewardspec.adapters.trl_checks import no_reward
+
+
+def log_result(trainer, mode: str, logged: int, columns: dict, result, advantages, penalty, tokens) -> None:
+    """Put what a spec made of a batch where TRL's own figures of it stand.
+
+    logged: how many values the metric `reward` had before the batch. advantages: of all processes, [N]. penalty: what
+    of them is TRL's KL penalty, [N], or None. tokens: the name of each rollout's reward token, or None.
+    """
+    metrics = trainer._metrics[mode]
+    metrics.pop("frac_reward_zero_std", None)  # of TRL's scheme, not of the spec's: see groups_without_signal
+    found = result.metrics()
+    metrics["reward"][logged] = found.pop("total", float("nan"))  # user-logged values of that name follow TRL's own
+    metrics["reward_std"][logged] = found.pop("total_std", float("nan"))
+    for name, mean in _means(columns, trainer.spec.program.columns).items():
+        metrics[f"rewardspec/raw/{name}"].append(mean)
+    for name, value in found.items():
+        metrics[f"rewardspec/{name}"].append(value)
+    for name in ("mean", "std"):  # what stands for reward functions measures nothing
+        metrics.pop(f"rewards/{no_reward.__name__}/{name}", None)
+    trainer._logs["rewards"].pop(no_reward.__name__, None)
+
+    held, values = trainer._logs["advantages"], advantages.tolist()
+    if len(values) >= len(held):
+        held.clear()
+    for _ in range(min(len(values), len(held))):
+        held.pop()  # the trainer's own, of this batch
+    held.extend(values)
+    if trainer.log_completions:
+        for name, values in _table(trainer.spec, result, penalty, tokens).items():
+            trainer._logs["extra"][name].extend(values)
+
+
+def _table(spec, result, penalty, tokens) -> dict[str, list]:
+    """Columns of the table of completions, in the order that they have there."""
+    found = {} if result.total is None or "total" in result.rewards else {"total": result.total}
+    found |= result.rewards
+    found |= {f"share/{name}": values for name, values in (result.shares or {}).items()}
+    if penalty is not None:
+        found["share/KL penalty"] = penalty
+    if spec.program.copies is not None:
+        found["copies"] = result.copies.repeat_interleave(len(result.advantages) // len(result.copies))
+    lists = {name: values.tolist() for name, values in found.items()}
+    if tokens is not None:
+        lists["token"] = tokens
+    return {f"rewardspec/{name}": values for name, values in lists.items()}
+
+
+def _means(columns: dict, declared: dict) -> dict[str, float]:
+    """The mean of each column of numbers, over what is present; NaN where nothing is, which TRL logs as None."""
+    tensors = {name: column for name, column in columns.items() if isinstance(column, torch.Tensor)}
+    found = {}
+    if tensors:
+        rows = torch.stack([column.double().cpu() for column in tensors.values()])
+        found = dict(zip(tensors, rows.nanmean(1).tolist(), strict=True))
+    for name, column in columns.items():
+        if name not in found and declared[name].domain.symbols is None:
+            present = [value for value in column if value is not None and value == value]
+            found[name] = sum(present) / len(present) if present else float("nan")
+    return found
