@@ -98,10 +98,10 @@ def test_interval_that_is_rewarded_is_only_sampled():
     assert count.advantage_groups <= count.reward_groups
 
 
-def test_transcendental_values_are_no_exact_count():
+def test_transcendental_values_are_counted_exactly():
     spec = rewardspec.loads("rewardspec: 1\ncomponents: {r: {values: [0, 1, 2]}}\nadvantage: center(exp(r))\n")
     count = count_groups(spec.program, "", 2)
-    assert (count.exact, count.advantage_groups) == (False, 4)  # 0 and three distances
+    assert (count.exact, count.advantage_groups) == (True, 4)  # 0 and three distances
 
 
 def test_more_groups_than_are_tried_say_so():
@@ -153,3 +153,24 @@ advantage: center(a) + b
     plus = lambda x, y: None if y is None else x + y  # noqa: E731
     sums = {tuple(sorted((plus(c[0], x), plus(c[1], y)), key=str)) for c in halves for x in values for y in values}
     assert (found.advantage_groups, found.signal) == (len(sums), None)
+
+
+@pytest.mark.parametrize(("size", "groups"), [(3, 3), (6, 6)])
+def test_counts_of_sigmoids_are_neither_above_nor_below_the_truth(size, groups):
+    """k of n right answers have another z-score for every k from 1 to n - 1, and none right or all right have 0."""
+    spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  a: {values: [0, 1]}\n  d: sigmoid(a)\nadvantage: grpo\n")
+    count = count_groups(spec.program, "", size)
+    assert (count.exact, count.advantage_groups) == (True, groups)
+    assert count.signal.groups_without_signal == count.signal.rollouts_without_signal == 2 / 2**size
+
+
+def test_values_too_close_to_call_are_never_counted_twice():
+    """cos 2 = 2 cos^2 1 - 1: a and b have one value, which no rule here knows, so the count is 1 or 2."""
+    spec = rewardspec.loads(
+        "rewardspec: 1\nsignals: {a: {values: [0, 1]}}\n"
+        "components: {c: {expr: cos(2) if a == 1 else 2 * cos(1) ** 2 - 1}}\nadvantage: total\n"
+    )
+    count = count_groups(spec.program, "", 2)
+    assert not count.exact
+    assert count.advantage_groups == 1
+    assert not count.signal.exact

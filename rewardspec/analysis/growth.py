@@ -15,8 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rewardspec.ops.real import UNKNOWN, Pool, Real, TooClose
+
 MOST_SUMS = 3_000_000  # vectors kept at once
 MOST_VALUES = 5_000_000  # sums of two values that are looked up
+MOST_REALS = 50_000  # of them where they are no sums of roots
 MOST_PAIRINGS = 200_000_000  # ways to pair rollouts that are tried for one sum of parts
 _AT_ONCE = 2_000_000  # of them worked on at once
 _ROWS = 400_000  # pairs of vectors to begin with
@@ -30,12 +33,15 @@ class TooMany(Exception):
 class Vectors:
     """Vectors up to order: `rows` [M, G] holds numbers of `values`, each row sorted, no two alike.
 
-    mass: [M], the probability of each. shares of a vector that comes from several parts are not kept.
+    mass: [M], the probability of each. unsure: that of groups with a value too close to call to another, which
+    have no row; so there are at least as many vectors as rows. shares of a vector that comes from several parts
+    are not kept.
     """
 
     values: list
     rows: np.ndarray
     mass: np.ndarray
+    unsure: float = 0.0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -45,10 +51,16 @@ def vectors(found: Iterable[tuple[Sequence, float]]) -> Vectors:
     """Vectors from lists of values and their probabilities; those alike up to order are one."""
     number: dict = {}
     mass: dict[tuple, float] = {}
+    unsure = 0.0
     for values, weight in found:
+        if any(v is UNKNOWN for v in values):
+            unsure += weight
+            continue
         row = tuple(sorted(number.setdefault(v, len(number)) for v in values))
         mass[row] = mass.get(row, 0.0) + weight
-    return Vectors(list(number), np.array(list(mass), dtype=np.int64), np.array(list(mass.values())))
+    if not mass:
+        raise TooClose("every group has a value that is too close to call")
+    return Vectors(list(number), np.array(list(mass), dtype=np.int64), np.array(list(mass.values())), float(unsure))
 
 
 def add(a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None) -> Vectors:
@@ -56,30 +68,40 @@ def add(a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None) -
 
     progress: called with the number of sums known so far. Raises TooMany.
     """
-    if len(a.values) * len(b.values) > MOST_VALUES:
+    slow = any(isinstance(v, Real) for v in (*a.values, *b.values))
+    if len(a.values) * len(b.values) > (MOST_REALS if slow else MOST_VALUES):
         raise TooMany
     sums: dict = {}
-    table = np.array([[sums.setdefault(_plus(x, y), len(sums)) for y in b.values] for x in a.values], dtype=np.int64)
+    pool = Pool()
+    found = [[pool.canonical(_plus(x, y)) for y in b.values] for x in a.values]
+    table = np.array([[-1 if v is UNKNOWN else sums.setdefault(v, len(sums)) for v in row] for row in found])
     size = a.rows.shape[1]
     members, counts = _runs(b.rows)
     logs = np.concatenate([[0.0], np.log(np.arange(1, size + 1)).cumsum()])  # of factorials
     within_b = logs[counts].sum(1)
     known: tuple[np.ndarray, np.ndarray] | None = None
-    tried = 0
-    for rows, multisets in _pieces(len(a), len(b), max(1, _ROWS // (len(b) * 4))):
-        for r, v, chosen in _pairings(a.rows, counts, rows, multisets):
+    tried, unsure = 0, a.unsure + b.unsure
+    for some, multisets in _pieces(len(a), len(b), max(1, _ROWS // (len(b) * 4))):
+        for r, v, chosen in _pairings(a.rows, counts, some, multisets):
             tried += len(r)
             chosen = members[v[:, None], chosen]
             pairs = a.rows[r] * len(b.values) + chosen
             within = _run_logs(a.rows[r], logs) + within_b[v] - logs[size] - _run_logs(pairs, logs)
-            merged = _merged(np.sort(table[a.rows[r], chosen], axis=1), a.mass[r] * b.mass[v] * np.exp(within))
+            rows, mass = np.sort(table[a.rows[r], chosen], axis=1), a.mass[r] * b.mass[v] * np.exp(within)
+            sure = rows[:, 0] >= 0
+            if not sure.all():
+                unsure += float(mass[~sure].sum())
+                rows, mass = rows[sure], mass[sure]
+            merged = _merged(rows, mass)
             known = merged if known is None else _merged(*map(np.concatenate, zip(known, merged, strict=True)))
             if len(known[0]) > MOST_SUMS or tried > MOST_PAIRINGS:
                 raise TooMany
             if progress is not None:
                 progress(len(known[0]))
     assert known is not None
-    return Vectors(list(sums), *known)
+    if not len(known[0]):
+        raise TooClose("every group has a value that is too close to call")
+    return Vectors(list(sums), *known, float(unsure))
 
 
 def _plus(x, y):
@@ -178,6 +200,8 @@ def _merged(rows: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]
             word = (word << bits) | column
         words.append(word)
     order = np.lexsort(words) if len(words) > 1 else np.argsort(words[0], kind="stable")
+    if not len(rows):
+        return rows, mass
     new = np.ones(len(rows), dtype=bool)
     new[1:] = np.any([word[order][1:] != word[order][:-1] for word in words], axis=0)
     first = np.flatnonzero(new)

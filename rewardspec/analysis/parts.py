@@ -20,6 +20,7 @@ from rewardspec.ir.graph import Graph, Node, is_elementwise, walk
 from rewardspec.ir.lower import Program
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.ops.elementwise import ELEMENTWISE
+from rewardspec.ops.real import UNKNOWN, Pool
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Domain, Level
 
@@ -204,7 +205,6 @@ def find_states(
     program: Program,
     roots: Sequence[Node],
     given: Mapping[str, Fraction],
-    floats: bool = False,
     model: Model = EVENLY,
     start: Sequence[Node] | None = None,
 ) -> States:
@@ -222,7 +222,7 @@ def find_states(
         start = tuple(n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, roots))
     blocks = []
     for members in connected(start):
-        values, all_cases = joint_values(program.graph, members, points, given, floats)
+        values, all_cases = joint_values(program.graph, members, points, given)
         complete = complete and all_cases
         blocks.append((members, values))
     order = [n for members, _ in blocks for n in members]
@@ -285,34 +285,35 @@ def connected(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
     return [members for _, members in blocks]
 
 
-def joint_values(
-    graph: Graph, nodes: tuple[Node, ...], points: dict, given, floats: bool
-) -> tuple[dict[tuple, float], bool]:
+def joint_values(graph: Graph, nodes: tuple[Node, ...], points: dict, given) -> tuple[dict[tuple, float], bool]:
     """The joint values that nodes of one rollout can have, with their probabilities, and whether these are all."""
     if len(nodes) == 1:
         terms = _apart(graph, _terms(graph, nodes[0]))
         if len(terms) > 1:  # a sum of what is independent: only its value matters, not how it came about
-            return _sums(graph, terms, points, given, floats)
+            return _sums(graph, terms, points, given)
     columns = [n for n in walk(nodes) if n.op == "column"]
     rows, complete = _product([list(points[c].items()) for c in columns], MOST_TRIED)
-    evaluators = [GroupEvaluator(node, columns, given, floats) for node in nodes]
+    evaluators = [GroupEvaluator(node, columns, given) for node in nodes]
     found: dict[tuple, float] = {}
     for row, mass in rows:
-        state = tuple(float(v) if floats and v is not None else v for v in row)
-        key = tuple(e([state], {})[0] for e in evaluators)
+        key = tuple(e.pool.known(e.values([row], {})[0]) for e in evaluators)
+        if any(v is UNKNOWN for v in key):
+            complete = False
+            continue
         found[key] = found.get(key, 0.0) + mass
     return found, complete
 
 
-def _sums(graph: Graph, terms: list[Node], points: dict, given, floats: bool) -> tuple[dict[tuple, float], bool]:
-    sums: dict = {0.0 if floats else Fraction(0): 1.0}
+def _sums(graph: Graph, terms: list[Node], points: dict, given) -> tuple[dict[tuple, float], bool]:
+    sums: dict = {Fraction(0): 1.0}
     complete = True
     for term in terms:
-        values, all_cases = joint_values(graph, (term,), points, given, floats)
-        grown: dict = {}
+        values, all_cases = joint_values(graph, (term,), points, given)
+        grown, pool = {}, Pool()
         for a, p in sums.items():
             for (b,), q in values.items():
-                grown[a + b] = grown.get(a + b, 0.0) + p * q
+                value = pool.known(a + b)
+                grown[value] = grown.get(value, 0.0) + p * q
         complete = complete and all_cases
         if len(grown) > MOST_TRIED:
             kept = random.Random(0).sample(list(grown), MOST_STATES)

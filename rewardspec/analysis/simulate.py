@@ -31,9 +31,11 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Program
 from rewardspec.ir.shares import find_shares
-from rewardspec.ops.exact import Inexact
+from rewardspec.ops.real import UNKNOWN, Pool, TooClose, approximate
 
 MOST_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
+MOST_REALS = 20_000  # rollouts in them, where values are no sums of roots and take longer
+NOT_ROOTS = ("sigmoid", "tanh", "exp", "log", "cos", "sqrt", "**")
 MOST_SETS = 12  # of reward vectors that kinds of groups have, whose overlaps are counted
 
 Progress = Callable[[int], None]
@@ -64,14 +66,16 @@ class Signal:
     """What a policy's groups are left with, less the step over the batch.
 
     groups_without_signal: share of groups whose advantage has no spread. rollouts_without_signal: share of
-    rollouts with advantage 0. spread: mean over groups of the advantage's max - min. shares: of each
-    component in the advantage's variance; None where the advantage is no sum of shares.
+    rollouts with advantage 0. exact: whether these are so, or, where values are too close to call, at most so.
+    spread: mean over groups of the advantage's max - min. shares: of each component in the advantage's
+    variance; None where the advantage is no sum of shares. All are estimates where groups were drawn.
     """
 
     groups_without_signal: float
     rollouts_without_signal: float
     spread: float
     shares: dict[str, float] | None
+    exact: bool = True
 
 
 def count_groups(
@@ -108,7 +112,7 @@ def count_groups(
             exact = exact and all_cases
             whole = found if whole is None else add(whole, found, watch)
             watch(len(whole))
-    except (TooMany, KeyboardInterrupt) as stop:  # every part has a vector of equal values, so sets only grow
+    except (TooMany, TooClose, KeyboardInterrupt) as stop:  # every part has a vector of equal values, so sets only grow
         return Count(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
     try:
         shares, interrupted = _variance_shares(program, root, nodes, group_size, given, seed, model), False
@@ -121,26 +125,15 @@ def count_groups(
 def part_vectors(
     program: Program, node: Node, size: int, given: Mapping[str, Fraction], seed: int = 0, model: Model = EVENLY
 ) -> tuple[Vectors, bool]:
-    """The vectors that a part of the advantage can have, up to order, and whether these are exactly all."""
-    for floats in (False, True):
-        try:
-            states = find_states(program, [node], given, floats, model)
-            evaluate = GroupEvaluator(node, states.start, given, floats)
-            found = vectors(
-                (_rounded(evaluate(members, group), floats), mass)
-                for members, group, mass in states.each_group(size, MOST_GROUPS, seed)
-            )
-        except Inexact:
-            continue  # once more, in floats
-        return found, states.complete and not floats and states.count(size) <= MOST_GROUPS
-    raise AssertionError("floats have a value for everything")
+    """The vectors that a part of the advantage can have, up to order, and whether these are exactly all.
 
-
-def _rounded(values: list, floats: bool) -> list:
-    """Floats equal to nine digits count as equal, so that there are never too many."""
-    if not floats:
-        return values
-    return [None if v is None else float(f"{v:.9g}") + 0.0 if abs(v) > 1e-9 else 0.0 for v in values]
+    Raises TooClose where no group has values that can be told apart.
+    """
+    states = find_states(program, [node], given, model=model)
+    evaluate = GroupEvaluator(node, states.start, given)
+    most = MOST_REALS // size if any(n.op in NOT_ROOTS for n in walk([node])) else MOST_GROUPS
+    found = vectors((evaluate(members, group), mass) for members, group, mass in states.each_group(size, most, seed))
+    return found, states.complete and not found.unsure and states.count(size) <= most
 
 
 # Reward groups -----------------------------------------------------------------------------------
@@ -149,25 +142,25 @@ def _rounded(values: list, floats: bool) -> list:
 def _reward_groups(program: Program, size: int, given: Mapping[str, Fraction]) -> tuple[int, bool]:
     """Distinct multisets of shaped reward vectors, and whether that is exactly their number."""
     shaped = [component.shaped for component in program.components]
-    for floats in (False, True):
+    if any(n.op == "column" and n.level < n.level.ROLLOUT for n in walk(shaped)):
         try:
-            if any(n.op == "column" and n.level < n.level.ROLLOUT for n in walk(shaped)):
-                return _of_kinds(program, shaped, size, given, floats)
-            points, _, complete = column_points(program, shaped)
-            count = 1
-            for members in connected(shaped):
-                found, all_cases = joint_values(program.graph, members, points, given, floats)
-                count, complete = count * len(found), complete and all_cases
-            return comb(count + size - 1, size), complete and not floats
-        except Inexact:
-            continue
-    raise AssertionError("floats have a value for everything")
+            return _of_kinds(program, shaped, size, given)
+        except TooClose:
+            return 1, False
+    points, _, complete = column_points(program, shaped)
+    count = 1
+    for members in connected(shaped):
+        found, all_cases = joint_values(program.graph, members, points, given)
+        pools = [Pool() for _ in members]
+        apart = [all(p.canonical(v) is not UNKNOWN for p, v in zip(pools, key, strict=True)) for key in found]
+        count, complete = count * max(1, sum(apart)), complete and all_cases and all(apart)
+    return comb(count + size - 1, size), complete
 
 
-def _of_kinds(program: Program, shaped: list[Node], size: int, given, floats: bool) -> tuple[int, bool]:
+def _of_kinds(program: Program, shaped: list[Node], size: int, given) -> tuple[int, bool]:
     """Where columns of group level make groups of several kinds: what each kind can have, counted once."""
-    states = find_states(program, shaped, given, floats)
-    evaluators = [GroupEvaluator(node, states.start, given, floats) for node in shaped]
+    states = find_states(program, shaped, given)
+    evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     kinds = {
         frozenset(tuple(e([rollout], group)[0] for e in evaluators) for rollout in states.rollouts)
         for group, _ in states.groups
@@ -180,20 +173,32 @@ def _of_kinds(program: Program, shaped: list[Node], size: int, given, floats: bo
         for several in combinations(kinds, n):
             common = len(frozenset.intersection(*several))
             total += (-1) ** (n + 1) * (comb(common + size - 1, size) if common else 0)
-    return total, states.complete and not floats
+    return total, states.complete
 
 
 # Signal ------------------------------------------------------------------------------------------
 
 
 def _signal(found: Vectors, shares: dict[str, float] | None) -> Signal:
-    values = np.array([float(v) for v in found.values])
+    values = np.array([approximate(v) for v in found.values])
     rows = values[found.rows]
-    mass = found.mass / found.mass.sum()
+    mass = found.mass / (found.mass.sum() + found.unsure)
+    unsure = float(found.unsure / (found.mass.sum() + found.unsure))
     dead = (found.rows == found.rows[:, :1]).all(1)
-    zero = np.array([v == 0 for v in found.values])[found.rows].mean(1)
+    zero = [_is_zero(v) for v in found.values]
     spread = rows.max(1) - rows.min(1)
-    return Signal(float(mass @ dead), float(mass @ zero), float(mass @ spread), shares)
+    none = float(mass @ np.array([z is not False for z in zero])[found.rows].mean(1))
+    return Signal(
+        float(mass @ dead) + unsure, none + unsure, float(mass @ spread), shares, not unsure and None not in zero
+    )
+
+
+def _is_zero(value) -> bool | None:
+    """None where it is too close to call."""
+    try:
+        return value == 0
+    except TooClose:
+        return None
 
 
 def _variance_shares(
@@ -221,10 +226,12 @@ def _variance_shares(
 
 def _moments(program: Program, nodes: list[Node], size: int, given, seed: int, model: Model) -> list[float]:
     """The covariance of each node with the first, over rollouts of all groups."""
-    states = find_states(program, nodes, given, True, model)
+    states = find_states(program, nodes, given, model)
     evaluators = [GroupEvaluator(node, states.start, given, True) for node in nodes]
     means, products, whole = np.zeros(len(nodes)), np.zeros(len(nodes)), 0.0
+    floats = {row: tuple(None if v is None else approximate(v) for v in row) for row in states.rollouts}
     for members, group, mass in states.each_group(size, MOST_GROUPS // 30, seed):
+        members = [floats[row] for row in members]
         rows = np.array([[0.0 if v is None else v for v in e(members, group)] for e in evaluators], dtype=float)
         means += mass * rows.mean(1)
         products += mass * (rows * rows[0]).mean(1)

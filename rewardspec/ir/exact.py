@@ -1,16 +1,20 @@
 """The exact value of a graph on one group of rollouts.
 
 Every eps is read as 0, so that what is counted or decided is the method, not its rounding guard.
-A value is a Fraction, a Surd, None where missing, or, once something was not exact, a float.
+A value is a Fraction, a Surd, a Real, None where missing, or UNKNOWN where it hangs on a comparison that is
+too close to call. Conditions are three-valued then: a tie on one side of `or` does not hide a clear answer on
+the other. To ask an UNKNOWN whether it is 0 raises Inexact, so nothing is claimed of it by accident.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import pi
 
 from rewardspec.ir.graph import Node, evaluate, is_elementwise, walk
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.real import UNKNOWN, Pool, TooClose, real
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Level
 
@@ -20,19 +24,24 @@ class GroupEvaluator:
 
     start: the nodes whose values a rollout comes with; nothing that only they need is computed.
     given: `step`, `total_steps`, `progress` as numbers.
-    floats: compute in floats what has no exact value; without it, `Inexact` is raised.
+    floats: compute in floats, for what is shown and not claimed.
     """
 
     def __init__(self, root: Node, start: Sequence[Node], given: Mapping[str, Fraction], floats: bool = False):
         self.root, self.start, self.given, self.floats = root, tuple(start), given, floats
         self.order = walk([root], known=self.start)
         self.known: dict[tuple, object] = {}
+        self.pool = Pool()
 
     def __call__(self, rollouts: Sequence[tuple], group: Mapping[str, Fraction]) -> list:
-        """The root's value for every rollout. The group is taken for the whole batch, too.
+        """The root's value for every rollout, equal ones as one object. The group is taken for the whole batch, too.
 
         rollouts: the values of `start`, for each. group: columns of group and batch level.
         """
+        return [self.pool.canonical(value) for value in self.values(rollouts, group)]
+
+    def values(self, rollouts: Sequence[tuple], group: Mapping[str, Fraction]) -> list:
+        """The same, but that values too close to call to one before are left as they are."""
         size = len(rollouts)
         values: dict[Node, list] = {node: [r[i] for r in rollouts] for i, node in enumerate(self.start)}
         for node in self.order:
@@ -56,6 +65,8 @@ class GroupEvaluator:
             value = Fraction(size)
         elif name == "eps":
             value = Fraction(0)
+        elif name == "pi":
+            return pi if self.floats else real("pi")
         elif name in self.given:
             value = self.given[name]
         else:
@@ -65,6 +76,9 @@ class GroupEvaluator:
     def elementwise(self, node: Node, columns: list[list]) -> list:
         result = []
         for row in zip(*columns, strict=True):
+            if any(v is UNKNOWN for v in row):
+                result.append(_undecided(node, row))
+                continue
             key = (node.id, row)
             if key not in self.known:
                 self.known[key] = self.apply(node, row)
@@ -79,6 +93,8 @@ class GroupEvaluator:
         assert is_elementwise(node), f"no exact rule for {node!r}"
         try:
             value = evaluate(node, list(row))
+        except TooClose:
+            return UNKNOWN
         except (ZeroDivisionError, OverflowError, ValueError):
             return None  # undefined: whatever selects it is an error when it runs
         return float(value) if self.floats and value is not None else value
@@ -86,17 +102,18 @@ class GroupEvaluator:
     def reduce(self, node: Node, columns: list[list]) -> list:
         x, where, *by = columns
         labels = by[0] if by else [None] * len(x)
+        try:
+            kinds = [[i for i in range(len(x)) if labels[i] == label] for label in dict.fromkeys(labels)]
+        except TooClose:
+            return [UNKNOWN] * len(x)
         result: list = [None] * len(x)
         coarse = node.attributes[0] is Level.BATCH and node.args[0].level is Level.GROUP
-        for label in dict.fromkeys(labels):
-            rows = [i for i in range(len(x)) if labels[i] == label]
-            there = [i for i in rows if x[i] is not None and where[i] == 1]
+        for rows in kinds:
+            there = [i for i in rows if x[i] is not None and (where[i] is UNKNOWN or where[i] == 1)]
             there = there[:1] if coarse else there  # a group's value counts once
-            key = (node.id, tuple(x[i] for i in there))
-            if key not in self.known:
-                self.known[key] = REDUCTIONS[node.op].exact([x[i] for i in there], self.parameter(node))
-            found = self.known[key]
+            found = self.reduced(node, [x[i] for i in there], [where[i] for i in there])
             if REDUCTIONS[node.op].keeps_level:
+                found = found if isinstance(found, list) else [found] * len(there)
                 for i, value in zip(there, found, strict=True):
                     result[i] = float(value) if self.floats else value
             else:
@@ -104,6 +121,66 @@ class GroupEvaluator:
                     result[i] = float(found) if self.floats and found is not None else found
         return result
 
+    def reduced(self, node: Node, values: list, where: list):
+        """What a reduction makes of the values that take part, or may."""
+        if any(v is UNKNOWN for v in (*values, *where)):
+            return _undecided_reduction(node.op, values, where)
+        key = (node.id, tuple(values))
+        if key not in self.known:
+            try:
+                self.known[key] = REDUCTIONS[node.op].exact(values, self.parameter(node))
+            except TooClose:
+                self.known[key] = UNKNOWN
+        return self.known[key]
+
     def parameter(self, node: Node):
         parameter = node.attributes[1]
         return float(parameter) if self.floats and parameter is not None else parameter
+
+
+def _undecided(node: Node, row: tuple):
+    """An elementwise node's value where an operand is UNKNOWN."""
+    known = [v for v in row if v is not UNKNOWN]
+    match node.op:
+        case "spread" | "not" | "required":
+            return UNKNOWN
+        case "copies":
+            return Fraction(1)
+        case "and":
+            return Fraction(0) if any(v != 1 for v in known) else UNKNOWN
+        case "or":
+            return Fraction(1) if any(v == 1 for v in known) else UNKNOWN
+        case "if":
+            condition, then, otherwise = row
+            if condition is not UNKNOWN:
+                return then if condition == 1 else otherwise
+            return then if _same(then, otherwise) else UNKNOWN
+        case "coalesce":
+            x, otherwise = row
+            return UNKNOWN if x is UNKNOWN else otherwise if x is None else x
+        case "present" | "sum_components":
+            return UNKNOWN
+    if any(v is None for v in known):
+        return Fraction(0) if node.boolean else None
+    return UNKNOWN
+
+
+def _same(a, b) -> bool:
+    """Whether two values are certainly one."""
+    if a is None or b is None or a is UNKNOWN or b is UNKNOWN:
+        return a is None and b is None
+    try:
+        return a == b
+    except TooClose:
+        return False
+
+
+def _undecided_reduction(op: str, values: list, where: list):
+    """A reduction where a value is UNKNOWN, or whether it takes part."""
+    if op in ("any", "all"):
+        decides = Fraction(op == "any")
+        if any(w is not UNKNOWN and v is not UNKNOWN and v == decides for v, w in zip(values, where, strict=True)):
+            return decides
+        if all(v is not UNKNOWN and v != decides for v in values):
+            return 1 - decides
+    return UNKNOWN

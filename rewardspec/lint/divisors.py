@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import inf
 
 from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.exact import GroupEvaluator
@@ -16,6 +15,7 @@ from rewardspec.types import Level, format_number
 SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
 USUAL_EPS = Fraction(1, 10**6)
 HUGE = 100
+LARGEST = 3.4e38  # what float32 holds
 MOST_ROWS = 32
 
 
@@ -167,7 +167,7 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
             columns = {name: points[0] for name, points in facts.question.coarse.items()}
             group = ((row, more), columns, facts.question.moments[0])
             advantages = _in_floats(facts, group)
-            if None in advantages or not 1 <= abs(advantages[0] - advantages[1]) < inf:
+            if None in advantages or not 1 <= abs(advantages[0] - advantages[1]) < LARGEST:
                 continue
             name, changed = node.attributes[0], _changed(facts, group)
             if changed is not None:
@@ -199,7 +199,8 @@ def _changed(facts: Facts, group: tuple) -> str | None:
         if values is None or None in values:
             return None
         apart = abs(values[0] - values[1])
-        if apart and node.domain.bounded and apart > (node.domain.hi - node.domain.lo) / 100:
+        far = node.domain.hi - node.domain.lo if node.domain.bounded else max(map(abs, values))
+        if apart and apart > far / 100:
             return None
         found = name if apart else found
     return found

@@ -1,6 +1,6 @@
 """Operators on single values. Adding one is adding one declaration here.
 
-Each knows its exact meaning (Fraction or Surd in, the same out; floats in, floats out), the domain
+Each knows its exact meaning (Fraction, Surd or Real in, one of them out; floats in, floats out), the domain
 of its results given those of its operands, where it is undefined, and its torch spelling. Missing
 operands are dealt with once for all of them: missing in, missing out.
 """
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 
+from rewardspec.ops import real as reals
 from rewardspec.ops.exact import Inexact, bounded, square_root
+from rewardspec.ops.real import Real, TooClose, real
 from rewardspec.types import ANY, CONDITION, Bound, Domain, interval
 
 
@@ -208,23 +210,32 @@ def _negate(a):
 )
 def _power(a, b):
     if isinstance(a, float) or isinstance(b, float):
-        return float(a) ** float(b)
+        found = float(a) ** float(b)
+        if isinstance(found, complex):
+            raise ValueError("a broken power of a negative number")
+        return found
     if not isinstance(b, Fraction) or b.denominator != 1:
         if b == Fraction(1, 2):
-            return square_root(a)
-        raise Inexact("a power with a broken exponent")
+            return _sqrt(a)
+        if a > 0:
+            return Fraction(1) if a == 1 else real("**", a, b)
+        if a == 0 and b != 0:
+            return Fraction(0) if b > 0 else 1 / Fraction(0)
+        raise ValueError("a broken power of a negative number")
     n = abs(int(b))
-    if not isinstance(a, Fraction):
-        if n > 16:
-            raise Inexact("a high power of a root")
-        result = Fraction(1)
-        for _ in range(n):
-            result = result * a
-        return result if b >= 0 else 1 / result
-    size = max(a.numerator.bit_length(), a.denominator.bit_length())
-    if a not in (0, 1, -1) and size * n > 4096:
-        raise Inexact("a power too large to keep exactly")
-    return a**n if b >= 0 else 1 / a**n
+    if a == 0 and b < 0:
+        raise ZeroDivisionError
+    if isinstance(a, Fraction):
+        size = max(a.numerator.bit_length(), a.denominator.bit_length())
+        if a not in (0, 1, -1) and size * n > 4096:
+            return real("**", a, b)
+        return a**n if b >= 0 else 1 / a**n
+    if n > 16:
+        return real("**", a, b)
+    result = Fraction(1)
+    for _ in range(n):
+        result = result * a
+    return result if b >= 0 else 1 / result
 
 
 @_op("abs", _absolute, "{}.abs()")
@@ -234,12 +245,31 @@ def _abs(a):
 
 @_op("minimum", _least, "torch.minimum({}, {})")
 def _minimum(a, b):
-    return min(a, b)
+    return least([a, b])
 
 
 @_op("maximum", _greatest, "torch.maximum({}, {})")
 def _maximum(a, b):
-    return max(a, b)
+    return greatest([a, b])
+
+
+def least(values):
+    """The least of some numbers; where two are too close to call, a number that stands for the lesser."""
+    return _fold("minimum", min, values)
+
+
+def greatest(values):
+    return _fold("maximum", max, values)
+
+
+def _fold(op: str, pick: Callable, values):
+    result = values[0]
+    for value in values[1:]:
+        try:
+            result = pick(result, value)
+        except TooClose:
+            result = real(op, result, value)
+    return result
 
 
 # Comparisons and conditions: operands that may be missing are dealt with where conditions are built
@@ -286,15 +316,13 @@ def _negation(a):
 # Functions ---------------------------------------------------------------------------------------
 
 
-def _by_float(function, at_zero):
-    """A transcendental function: exact at 0 only."""
+def _function(name: str, by_float: Callable, at_zero: int | Fraction):
+    """A transcendental function: a rational at 0 only, and nobody tries where it may be 0."""
 
     def exact(a):
         if isinstance(a, float):
-            return function(a)
-        if a == 0:
-            return Fraction(at_zero)
-        raise Inexact("not a sum of square roots")
+            return by_float(a)
+        return Fraction(at_zero) if not isinstance(a, Real) and a == 0 else real(name, a)
 
     return exact
 
@@ -308,10 +336,10 @@ def _safe_exp(x: float) -> float:
 
 
 _unit = (Fraction(0), Fraction(1))
-_op("sigmoid", _image(_sigmoid, *_unit), "torch.sigmoid({})")(_by_float(_sigmoid, Fraction(1, 2)))
-_op("tanh", _image(math.tanh, Fraction(-1), Fraction(1)), "torch.tanh({})")(_by_float(math.tanh, 0))
-_op("exp", _image(_safe_exp, Fraction(0), inf), "torch.exp({})")(_by_float(_safe_exp, 1))
-_op("cos", lambda a: interval(Fraction(-1), Fraction(1)), "torch.cos({})")(_by_float(math.cos, 1))
+_op("sigmoid", _image(_sigmoid, *_unit), "torch.sigmoid({})")(_function("sigmoid", _sigmoid, Fraction(1, 2)))
+_op("tanh", _image(math.tanh, Fraction(-1), Fraction(1)), "torch.tanh({})")(_function("tanh", math.tanh, 0))
+_op("exp", _image(_safe_exp, Fraction(0), inf), "torch.exp({})")(_function("exp", _safe_exp, 1))
+_op("cos", lambda a: interval(Fraction(-1), Fraction(1)), "torch.cos({})")(_function("cos", math.cos, 1))
 
 
 @_op(
@@ -323,9 +351,11 @@ _op("cos", lambda a: interval(Fraction(-1), Fraction(1)), "torch.cos({})")(_by_f
 def _log(a):
     if isinstance(a, float):
         return math.log(a)
-    if a == 1:
-        return Fraction(0)
-    raise Inexact("not a sum of square roots")
+    if a <= 0:
+        raise ValueError("log of 0 or less")
+    if isinstance(a, Real) and a.op == "**" and a.args[0] > 0:
+        return a.args[1] * _log(a.args[0])
+    return Fraction(0) if a == 1 else real("log", a)
 
 
 @_op(
@@ -335,7 +365,21 @@ def _log(a):
     undefined=lambda a: a.lo < 0,
 )
 def _sqrt(a):
-    return math.sqrt(a) if isinstance(a, float) else square_root(a)
+    if isinstance(a, float):
+        return math.sqrt(a)
+    if a < 0:
+        raise ValueError("the root of a number below 0")
+    return root(a)
+
+
+def root(a):
+    """The root of an exact number that is not below 0."""
+    if isinstance(a, Fraction):
+        try:
+            return square_root(a)
+        except Inexact:  # too large to take apart
+            return real("sqrt", a)
+    return real("sqrt", a) if a != 0 else Fraction(0)
 
 
 def _stepwise(whole: Callable[[Bound], int]):
@@ -345,20 +389,16 @@ def _stepwise(whole: Callable[[Bound], int]):
     return rule
 
 
-def _rational(a):
-    if isinstance(a, Fraction | float):
-        return a
-    raise Inexact("rounding a root")
-
-
 @_op("floor", _stepwise(math.floor), "torch.floor({})")
 def _floor(a):
-    return Fraction(math.floor(_rational(a)))
+    return Fraction(math.floor(a) if isinstance(a, Fraction | float) else reals.floor(a))
 
 
 @_op("round", _stepwise(round), "torch.round({})")
 def _round(a):
-    return Fraction(round(_rational(a)))
+    if isinstance(a, Fraction | float):
+        return Fraction(round(a))
+    return Fraction(reals.floor(a + Fraction(1, 2)))  # a half would be a Fraction, or is too close to call
 
 
 @_op(
@@ -382,4 +422,10 @@ def elementwise_exact(op: Elementwise, values: tuple):
     """The exact result for present operands, kept within bounds; floats where any operand is one."""
     if any(isinstance(v, float) for v in values):
         return op.exact(*(float(v) for v in values))
-    return bounded(op.exact(*values))
+    try:
+        found = op.exact(*values)
+        return found if isinstance(found, Real) else bounded(found)
+    except TooClose:
+        raise
+    except Inexact:  # too large to write out: it stays a number by how it was made
+        return real(op.name, *values)

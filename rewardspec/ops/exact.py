@@ -13,6 +13,7 @@ from functools import cache, total_ordering
 from math import gcd, isqrt
 
 MOST_BITS = 4096  # of a numerator or denominator
+MOST_PRODUCTS = 1024  # of terms, in one product of sums of roots
 _TRIAL = 10_000  # divisors tried; a rest below its cube is a prime, a square of one, or square-free
 
 
@@ -39,18 +40,27 @@ class Surd:
         return hash(self.terms)
 
     def __eq__(self, other) -> bool:
-        return isinstance(other, Surd) and self.terms == other.terms
+        if isinstance(other, Surd):
+            return self.terms == other.terms
+        return False if isinstance(other, Fraction | int) else NotImplemented
 
     def __lt__(self, other) -> bool:
-        return sign(self - other) < 0
+        return sign(self - other) < 0 if isinstance(other, Exact | int) else NotImplemented
 
     def __float__(self) -> float:
-        return float(_decimal(self, 30))
+        digits = 30
+        while True:  # ends, because a Surd is never zero
+            near = _decimal(self, digits)
+            if abs(near) > _size(self) * Decimal(10) ** (20 - digits):
+                return float(near)
+            digits *= 2
 
     def __neg__(self):
         return Surd(tuple((d, -q) for d, q in self.terms))
 
     def __add__(self, other):
+        if not isinstance(other, Exact | int):
+            return NotImplemented
         return _collect([*self.terms, *_terms(other)])
 
     __radd__ = __add__
@@ -62,6 +72,10 @@ class Surd:
         return -self + other
 
     def __mul__(self, other):
+        if not isinstance(other, Exact | int):
+            return NotImplemented
+        if len(self.terms) * len(_terms(other)) > MOST_PRODUCTS:
+            raise Inexact("a product of sums of too many roots")
         products = []
         for d, q in self.terms:
             for e, r in _terms(other):
@@ -72,6 +86,8 @@ class Surd:
     __rmul__ = __mul__
 
     def __truediv__(self, other):
+        if not isinstance(other, Exact | int):
+            return NotImplemented
         return self * _inverse(other)
 
     def __rtruediv__(self, other):
@@ -101,11 +117,27 @@ def _collect(terms) -> Exact:
 
 
 def _inverse(value: Exact) -> Exact:
+    """`1 / value`. A root is taken out of the divisor by multiplying both with its conjugate, one after another."""
     terms = _terms(value)
-    if len(terms) > 1:
-        raise Inexact("division by a sum of different roots")
-    ((d, q),) = terms
-    return _collect([(d, 1 / (q * d))])
+    if len(terms) == 1:
+        ((d, q),) = terms
+        return _collect([(d, 1 / (q * d))])
+    p = _factor(max(d for d, _ in terms))
+    with_p = _collect([(d // p, q) for d, q in terms if d % p == 0])  # value = without + sqrt(p) * with_p
+    without = _collect([(d, q) for d, q in terms if d % p])
+    root = Surd(((p, Fraction(1)),))
+    return bounded((without - root * with_p) * _inverse(bounded(without * without - p * with_p * with_p)))
+
+
+@cache
+def _factor(n: int) -> int:
+    """A prime that divides `n`; `n` where trial division finds none, which then is one or shares none with others."""
+    p = 2
+    while p <= _TRIAL and p * p <= n:
+        if n % p == 0:
+            return p
+        p += 1 if p == 2 else 2
+    return n
 
 
 def _decimal(value: Exact, digits: int) -> Decimal:
@@ -117,6 +149,11 @@ def _decimal(value: Exact, digits: int) -> Decimal:
         return total
 
 
+def _size(value: Surd) -> Decimal:
+    """The sum of the magnitudes of its terms, nearly."""
+    return sum((abs(_decimal(_collect([term]), 10)) for term in value.terms), Decimal(0))
+
+
 def sign(value: Exact) -> int:
     """-1, 0 or 1."""
     if not isinstance(value, Surd):
@@ -124,8 +161,7 @@ def sign(value: Exact) -> int:
     digits = 30
     while True:  # ends, because a Surd is never zero
         near = _decimal(value, digits)
-        size = sum(abs(_decimal(_collect([term]), 10)) for term in value.terms)
-        if abs(near) > size * Decimal(10) ** (8 - digits):
+        if abs(near) > _size(value) * Decimal(10) ** (8 - digits):
             return 1 if near > 0 else -1
         digits *= 2
 

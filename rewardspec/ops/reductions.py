@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 
-from rewardspec.ops.exact import square_root
+from rewardspec.ops.elementwise import greatest, least, root
+from rewardspec.ops.exact import Inexact, bounded
+from rewardspec.ops.real import Real, TooClose, real
 from rewardspec.types import CONDITION, Domain, interval
 
 ZERO = Fraction(0)
@@ -66,12 +68,28 @@ def _spread(x: Domain, empty: bool) -> Domain:
 
 
 def _total(values):
-    return sum(values[1:], values[0])
+    total = values[0]
+    for value in values[1:]:
+        try:
+            total = total + value
+            total = total if isinstance(total, Real | float) else bounded(total)
+        except TooClose:
+            raise
+        except Inexact:  # too large to write out
+            total = real("+", total, value)
+    return total
+
+
+def _are_one(values) -> bool:
+    """Whether all are the same, as far as a look at them shows."""
+    return all(v is values[0] or (isinstance(v, Fraction) and v == values[0]) for v in values)
 
 
 @_reduction("mean", _hull, missing_when_empty=True)
 def _mean(values, _):
-    return _total(values) / len(values) if values else None
+    if not values:
+        return None
+    return values[0] if _are_one(values) else _total(values) / len(values)
 
 
 @_reduction("sum", _any_number)
@@ -84,14 +102,23 @@ def _var(values, ddof):
     """Fewer than two values have no spread, at any divisor; nor have more than it leaves room for."""
     if len(values) < 2 or len(values) <= ddof:
         return ZERO
+    if _are_one(values):
+        return ZERO
     mean = _mean(values, None)
-    return _total([(v - mean) * (v - mean) for v in values]) / (len(values) - ddof)
+    return _total([_square(v - mean) for v in values]) / (len(values) - ddof)
+
+
+def _square(x):
+    try:
+        return x * x
+    except Inexact:  # too many roots to write out
+        return real("*", x, x)
 
 
 @_reduction("std", _spread)
 def _std(values, ddof):
     variance = _var(values, ddof)
-    return math.sqrt(variance) if isinstance(variance, float) else square_root(variance)
+    return math.sqrt(variance) if isinstance(variance, float) else root(variance)
 
 
 @_reduction(
@@ -104,12 +131,12 @@ def _std_others(values, ddof):
 
 @_reduction("min", _same, missing_when_empty=True)
 def _min(values, _):
-    return min(values, default=None)
+    return least(values) if values else None
 
 
 @_reduction("max", _same, missing_when_empty=True)
 def _max(values, _):
-    return max(values, default=None)
+    return greatest(values) if values else None
 
 
 @_reduction("count", lambda x, empty: interval(ZERO if empty else Fraction(1), inf))

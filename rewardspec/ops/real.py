@@ -1,0 +1,326 @@
+"""Real numbers that are no sum of square roots: exp, log, sigmoid, tanh, cos, pi, broken powers, nested roots.
+
+A `Real` remembers how it was made. Comparing two of them is rigorous: enclosures (Arb's balls) are made
+at rising precision until they are apart, and what could be equal is brought to a normal form, in which
+equal arguments of one function are one symbol (`ops/forms.py`). What neither decides is `TooClose`:
+nobody knows, so nobody may say.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import cache
+from math import inf, isfinite
+from weakref import WeakValueDictionary
+
+from rewardspec.ops.exact import Inexact, Surd
+
+PRECISIONS = (100, 300, 900, 2700)  # bits of the enclosures that are tried, one after another
+
+
+class TooClose(Inexact):
+    """Two numbers that are equal to hundreds of digits, and that no rule here shows to be equal."""
+
+
+class Real:
+    """`op` of `args`, each a Fraction, a Surd or a Real. Made by `real`, so that equal ones are often one object.
+
+    `==` and `<` raise TooClose where they cannot tell. The hash is the object's, so use `==`, not sets, to
+    find out how many there are.
+    """
+
+    __slots__ = ("__weakref__", "args", "balls", "form", "op")
+
+    def __init__(self, op: str, args: tuple):
+        self.op, self.args = op, args
+        self.balls: dict[int, object] = {}  # bits to an enclosure
+        self.form: object = None  # its normal form, once it was asked for
+
+    def __repr__(self) -> str:
+        return f"{float(self):.9g}"
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def __float__(self) -> float:
+        for bits in PRECISIONS:
+            ball = enclosure(self, bits)
+            if ball.rel_accuracy_bits() >= 50:
+                return float(ball)
+        return float(enclosure(self, PRECISIONS[-1]).mid())
+
+    def __add__(self, other):
+        return self if not isinstance(other, Real) and other == 0 else _sum(real("+", self, other))
+
+    __radd__ = __add__
+
+    def __neg__(self):
+        return self.args[0] if self.op == "neg" else real("neg", self)
+
+    def __sub__(self, other):
+        if other is self:
+            return Fraction(0)
+        return self if not isinstance(other, Real) and other == 0 else _sum(real("-", self, other))
+
+    def __rsub__(self, other):
+        return -self if other == 0 else _sum(real("-", other, self))
+
+    def __mul__(self, other):
+        if not isinstance(other, Real) and other in (0, 1, -1):
+            return Fraction(0) if other == 0 else self if other == 1 else -self
+        return real("*", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other):
+        if other is self:
+            return 1 / Fraction(abs(sign(self)))
+        if sign(other) == 0:
+            raise ZeroDivisionError
+        return self if not isinstance(other, Real) and other == 1 else real("/", self, other)
+
+    def __rtruediv__(self, other):
+        if sign(self) == 0:
+            raise ZeroDivisionError
+        return Fraction(0) if other == 0 else real("/", other, self)
+
+    def __abs__(self):
+        try:
+            return self if sign(self) >= 0 else -self
+        except TooClose:
+            return real("abs", self)
+
+    def __eq__(self, other):
+        return compare(self, other) == 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
+
+    def __lt__(self, other):
+        return compare(self, other) < 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
+
+    def __le__(self, other):
+        return compare(self, other) <= 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
+
+    def __gt__(self, other):
+        return compare(self, other) > 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
+
+    def __ge__(self, other):
+        return compare(self, other) >= 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
+
+
+class Unknown:
+    """A value that hangs on a comparison too close to call: any number, or missing. Any question raises TooClose."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "unknown"
+
+    def _ask(self, *_):
+        raise TooClose("too close to call")
+
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __abs__ = __neg__ = __hash__ = _ask
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _ask
+
+
+UNKNOWN = Unknown()
+Number = Fraction | Surd | Real
+_known: WeakValueDictionary[tuple, Real] = WeakValueDictionary()
+
+
+def real(op: str, *args: Number) -> Real:
+    """The number that `op` makes of `args`; one object for equal ones. Nobody has checked that there is one."""
+    if op in ("+", "*", "minimum", "maximum") and hash(args[1]) < hash(args[0]):
+        args = args[::-1]
+    key = (op, args)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = Real(op, args)
+    return found
+
+
+def _sum(value: Real) -> Number:
+    """A sum or difference; 0 where it cancels."""
+    if enclosure(value, PRECISIONS[0]).contains(0):
+        try:
+            return value if sign(value) else Fraction(0)
+        except TooClose:
+            pass
+    return value
+
+
+def compare(a: Number, b: Number) -> int:
+    """-1, 0 or 1 as `a` is below `b`, equal or above. Raises TooClose."""
+    if a is b:
+        return 0
+    first, second = enclosure(a, PRECISIONS[0]), enclosure(b, PRECISIONS[0])
+    if first < second:
+        return -1
+    if first > second:
+        return 1
+    return sign(real("-", a, b))
+
+
+def sign(value: Number) -> int:
+    """-1, 0 or 1. Raises TooClose."""
+    from rewardspec.ops import exact, forms
+
+    if not isinstance(value, Real):
+        return exact.sign(value)
+    for bits in PRECISIONS:
+        ball = enclosure(value, bits)
+        if ball > 0 or ball < 0:
+            return 1 if ball > 0 else -1
+        if bits == PRECISIONS[0]:
+            found = forms.sign_of(forms.form_of(value))
+            if found is not None:
+                return found
+    raise TooClose("too close to call")
+
+
+def floor(value: Number) -> int:
+    """The largest whole number that is not above `value`. Raises TooClose."""
+    for bits in PRECISIONS:
+        found = enclosure(value, bits).floor().unique_fmpz()
+        if found is not None:
+            return int(found)
+    near = Fraction(round(float(value)))
+    return int(near) if compare(value, near) >= 0 else int(near) - 1
+
+
+class Pool:
+    """Numbers, each kept once: `canonical` gives the one that was first, so that equal ones are one object.
+
+    What is too close to call to a number of the pool is UNKNOWN. None and UNKNOWN stay what they are.
+    """
+
+    def __init__(self):
+        self.first: dict = {}  # what came in, to what was first
+        self.near: list[float] = []  # floats of all, in order, once there is a Real among them
+        self.values: list[Number] = []
+        self.has_reals = False
+
+    def canonical(self, value):
+        if value is None or value is UNKNOWN:
+            return value
+        found = self.first.get(value)
+        if found is None:
+            found = self.first[value] = self._find(value)
+        return found
+
+    def known(self, value):
+        """The same; where it is too close to call, `value` itself."""
+        found = self.canonical(value)
+        return value if found is UNKNOWN else found
+
+    def _find(self, value: Number):
+        if isinstance(value, float) or not (self.has_reals or isinstance(value, Real)):
+            return value
+        if not self.has_reals:
+            self.has_reals = True
+            for old in self.first.values():
+                self._add(old)
+        at, unsure = approximate(value), False
+        reach = abs(at) * 1e-12 + 1e-290 if isfinite(at) else 0.0
+        for i in range(bisect_left(self.near, at - reach), bisect_right(self.near, at + reach)):
+            try:
+                if value == self.values[i]:
+                    return self.values[i]
+            except TooClose:
+                unsure = True
+        if unsure:
+            return UNKNOWN
+        self._add(value)
+        return value
+
+    def _add(self, value: Number) -> None:
+        at = approximate(value)
+        place = bisect_right(self.near, at)
+        self.near.insert(place, at)
+        self.values.insert(place, value)
+
+
+def approximate(value: Number) -> float:
+    """A float near `value`; an infinity beyond what floats can hold."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
+
+
+# Enclosures --------------------------------------------------------------------------------------
+
+
+def enclosure(value: Number, bits: int):
+    """A ball (`flint.arb`) that holds `value`, computed with so many bits."""
+    if not isinstance(value, Real):
+        with precision(bits):
+            return _plain(value)
+    found = value.balls.get(bits)
+    if found is None:
+        with precision(bits):
+            for part in parts(value, lambda r: bits in r.balls):
+                part.balls[bits] = _RULES()[part.op](
+                    *(a.balls[bits] if isinstance(a, Real) else _plain(a) for a in part.args)
+                )
+        found = value.balls[bits]
+    return found
+
+
+def parts(value: Real, done: Callable[[Real], bool]) -> Iterator[Real]:
+    """What a number is made of, less what is `done`, each after what it is made of; the number itself last."""
+    stack = [value]
+    while stack:
+        top = stack[-1]
+        left = [] if done(top) else [a for a in top.args if isinstance(a, Real) and not done(a)]
+        if left:
+            stack.extend(left)
+            continue
+        stack.pop()
+        if not done(top):
+            yield top
+
+
+@contextmanager
+def precision(bits: int):
+    from flint import ctx  # where nothing is inexact it is never loaded
+
+    before = ctx.prec
+    ctx.prec = bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def _plain(value):
+    from flint import arb, fmpq
+
+    if isinstance(value, Surd):
+        return sum((_plain(q) * arb(d).sqrt() for d, q in value.terms), arb(0))
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+@cache
+def _RULES() -> dict[str, Callable]:
+    from flint import arb
+
+    return {
+        "+": lambda a, b: a + b,
+        "-": lambda a, b: a - b,
+        "*": lambda a, b: a * b,
+        "/": lambda a, b: a / b,
+        "neg": lambda a: -a,
+        "abs": abs,
+        "minimum": lambda a, b: a.min(b),
+        "maximum": lambda a, b: a.max(b),
+        "**": lambda a, b: a**b,
+        "sqrt": lambda a: a.sqrt(),
+        "exp": lambda a: a.exp(),
+        "log": lambda a: a.log(),
+        "cos": lambda a: a.cos(),
+        "tanh": lambda a: a.tanh(),
+        "sigmoid": lambda a: 1 / (1 + (-a).exp()),
+        "pi": lambda: arb.pi(),
+    }
