@@ -796,6 +796,18 @@ def test_findings_of_published_specs_are_deserved():
     assert found == DESERVED
 
 
+def test_pairs_of_rewards_that_are_looked_at_are_counted():
+    """Each of 64 rewards weighs more than the one before, and the sum keeps that order: none is found in any pair."""
+    components = "".join(f"  c{i}: {{values: [0, 1], weight: 0.{i + 10}}}\n" for i in range(64))
+    spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n{components}advantage: dr_grpo\n")
+    facts = Facts(spec)
+    assert not list(findings()["easy-above-hard"].look(facts))
+    (reason,) = [reason for reason, codes in facts.left_out.items() if "easy-above-hard" in codes]
+    looked_at, of = map(int, re.match(r"(\d+) of (\d+) pairs of rewards", reason).groups())
+    assert of == 64 * 63 // 2
+    assert 0 < looked_at < 50
+
+
 @pytest.mark.parametrize("gate", ["", ", when: correct >= 1"])
 @pytest.mark.parametrize("scheme", ["grpo", "gdpo"])
 def test_work_on_the_largest_spec_is_bounded(scheme, gate):

@@ -10,6 +10,7 @@ from math import inf
 from rewardspec.diagnostics import Label, Report, shorten
 from rewardspec.ir.calls import Calls
 from rewardspec.ir.graph import Graph, Node, TooLarge, walk
+from rewardspec.ir.looking import least_seen
 from rewardspec.ir.values import Bundle, Skip, Truth
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec.declarations import Column, Declarations
@@ -199,13 +200,16 @@ class Lowering(Calls):
                 help=help,
             )
         inner = self.number(value.then, self.user)
-        if component.otherwise is None and inner.domain.lo < 0:
+        if component.otherwise is not None or inner.domain.lo >= 0 or self.declared.given:
+            return
+        least = least_seen(inner, condition)
+        if least is not None and least < 0:  # a domain alone proves nothing where its parts are related
             self.fail(
                 "otherwise-needed",
                 f"`{declaration.name}` can be below 0, so where it does not count 0 would be a reward",
                 declaration.when.span,
                 help=f"add `otherwise: {format_number(inner.domain.lo)}`, its least value, or `otherwise: ignore`"
-                if inner.domain.lo > -inf
+                if least == inner.domain.lo
                 else "add `otherwise:` with the value it has there, or `otherwise: ignore`",
             )
 

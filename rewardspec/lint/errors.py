@@ -21,7 +21,8 @@ Write the threshold on the scale that is declared: `when: correct >= 1`.""",
     "otherwise-needed": """A gate on a value that can be below 0, without a word on what it is elsewhere.
 
 Where a gate is closed, a component is 0 unless `otherwise:` says more. For a value in [-3, 3] that is a reward for
-not passing the gate: the closed case is worth more than half of the open ones.
+not passing the gate: the closed case is worth more than half of the open ones. It is said where small groups show such
+a value, or the declared domain has it: `x - min(x)` and `minmax(x)` need no word.
 
 ```yaml
 components:

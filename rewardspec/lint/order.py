@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from itertools import product
+from math import prod
 
 from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.graph import Node, walk
-from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.finding import NOT_EXACT, Facts, finding
 from rewardspec.types import format_number
 
 GROUPS_OF = (2, 4, 8, 16)
-MOST_STATES = 512  # of a rollout; of more of them none are looked at
+MOST_STATES = 512  # of a rollout; of more of them only those that two rewards make
+MOST_WORK = 1_000_000  # values of nodes in all groups that are tried
 
 
 @finding("easy-above-hard")
@@ -37,12 +40,19 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
     pairs = list(_pairs(facts))
     if not pairs or facts.depends_on_batch("easy-above-hard") or facts.wrong_above_right is not None:
         return
-    states = facts.question.states()[0]
-    if len(states) > MOST_STATES:
-        facts.leave_out("easy-above-hard", f"a rollout can be over {MOST_STATES} things")
-        return
-    for hard, easy in pairs:
-        found = _overtaken(facts, hard, easy, states)
+    pairs.sort(key=lambda pair: abs(_worth(facts, pair[0]) - _worth(facts, pair[1])))  # where little is to be overcome
+    nodes, left = len(walk([facts.question.root])), MOST_WORK
+    states = _states(facts)
+    for at, (hard, easy) in enumerate(pairs):
+        kinds = _kinds(facts, hard, easy, states)
+        left -= nodes * len(states or ()) // len(pairs)
+        if left < 0:
+            facts.leave_out("easy-above-hard", f"{at} of {len(pairs)} pairs of rewards were looked at")
+            return
+        if kinds is None:
+            continue
+        left -= nodes * sum(len(members) for members in _groups(kinds))
+        found = _overtaken(facts, hard, easy, kinds)
         if found is None:
             continue
         group, advantages = found
@@ -113,29 +123,61 @@ def _worth(facts: Facts, name: str) -> Fraction | None:
     return None if weight is None else weight * (domain.hi - domain.lo)
 
 
-def _overtaken(facts: Facts, hard: str, easy: str, states: list[tuple]) -> tuple[tuple, list] | None:
+def _states(facts: Facts) -> dict[tuple, dict] | None:
+    """What a rollout can measure, and what its rewards are worth then; None where that is too much to look through."""
+    states, complete = facts.question.states()
+    if not complete or len(states) > MOST_STATES:
+        return None
+    return {state: worth for state in states if (worth := _worth_in(facts, state, facts.shaped)) is not None}
+
+
+def _worth_in(facts: Facts, state: tuple, names: Iterable[str]) -> dict | None:
+    alone = ((state,), *_setting(facts))
+    found = {name: facts.shaped_in(name, alone) for name in names}
+    return None if None in found.values() else {name: value for name, (value,) in found.items()}
+
+
+def _setting(facts: Facts) -> tuple[dict, dict]:
+    """The columns of the group, and the moment, that are looked at."""
+    return {name: points[0] for name, points in facts.question.coarse.items()}, facts.question.moments[0]
+
+
+def _kinds(facts: Facts, hard: str, easy: str, states: dict[tuple, dict] | None) -> dict[tuple, tuple] | None:
+    """(has all of `hard`, has all of `easy`) to a rollout, alike in all else; None where the two do not go alone."""
+    if states is None:
+        states = _states_of_two(facts, hard, easy)
+    ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
+    alike: dict[tuple, dict[tuple, tuple]] = {}
+    for state, worth in states.items():
+        if all(worth[name] in ends[name] for name in (hard, easy)):
+            rest = tuple(value for name, value in worth.items() if name not in (hard, easy))
+            alike.setdefault(rest, {})[tuple(worth[name] == ends[name][1] for name in (hard, easy))] = state
+    return next((k for k in alike.values() if (True, False) in k and (False, True) in k), None)
+
+
+def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[tuple, dict]:
+    """Rollouts that differ in the columns of two rewards alone, and what all rewards on these columns are worth."""
+    own = {n for n in walk([facts.shaped[name] for name in (hard, easy)]) if n.op == "column"}
+    own_names = {n.attributes[0] for n in own}
+    touched = [c for c in facts.shaped if c in (hard, easy) or own & set(walk([facts.shaped[c]]))]
+    points = [values if node.attributes[0] in own_names else values[:1] for node, values in facts.question.fine.items()]
+    if prod(len(values) for values in points) > MOST_STATES // 4:
+        return {}
+    rows = product(*points)
+    return {row: worth for row in rows if (worth := _worth_in(facts, row, touched)) is not None}
+
+
+def _overtaken(facts: Facts, hard: str, easy: str, kinds: dict[tuple, tuple]) -> tuple[tuple, list] | None:
     """A group, and its advantages, in which a rollout with only `easy` is above one with only `hard`.
 
     The two are alike in all else, and so are the other rollouts of the group.
     """
-    column, moment = {name: points[0] for name, points in facts.question.coarse.items()}, facts.question.moments[0]
     ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
-    alike: dict[tuple, dict[tuple, tuple]] = {}
-    for state in states:
-        worth = {name: facts.shaped_in(name, ((state,), column, moment)) for name in facts.shaped}
-        if any(value is None for value in worth.values()):
-            return None
-        kind = tuple(worth[name][0] for name in (hard, easy))
-        if all(v in ends[name] for v, name in zip(kind, (hard, easy), strict=True)):
-            rest = tuple(value[0] for name, value in worth.items() if name not in (hard, easy))
-            alike.setdefault(rest, {})[tuple(v == ends[n][1] for v, n in zip(kind, (hard, easy), strict=True))] = state
-    kinds = next((k for k in alike.values() if (True, False) in k and (False, True) in k), None)
-    if kinds is None:
-        return None
     for members in _groups(kinds):
-        group = (members, column, moment)
+        group = (members, *_setting(facts))
         advantages, own, other = facts.advantages(group), facts.shaped_in(hard, group), facts.shaped_in(easy, group)
         if advantages is None or own is None or other is None or None in advantages:
+            facts.leave_out("easy-above-hard", NOT_EXACT)
             return None
         by_end = {
             (a == ends[hard][1], b == ends[easy][1]): x

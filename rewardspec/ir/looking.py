@@ -1,0 +1,85 @@
+"""What a value is seen to be, in small groups: for claims that domains alone do not prove.
+
+A domain holds every value, and more where what is subtracted is related: `x - min(x)` of [0, 1] is never below 0, and
+its domain is [-1, 1]. What is seen is no proof that there is nothing else; but a value that is seen is there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import inf
+
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, walk
+from rewardspec.ops.exact import Inexact
+from rewardspec.types import Domain, Level
+
+FAR = 10**6
+NOISE = 1e-6  # of floats, where there is no exact value: what is nearer to 0 says nothing of its sign
+MOST_VALUES = 60_000  # of nodes, in all groups that are looked at
+MOMENTS = tuple(
+    {"step": p * 1000, "total_steps": Fraction(1000), "progress": p} for p in (Fraction(0), Fraction(1, 2), Fraction(1))
+)
+
+
+def least_seen(value: Node, gate: Node) -> Fraction | float | None:
+    """The least that a value is seen to be where a gate is open; None where nothing is seen."""
+    least = None
+    for columns, rows, coarse, moment in _groups([value, gate]):
+        try:
+            found = [GroupEvaluator(node, columns, moment)(rows, coarse) for node in (value, gate)]
+            for v, opens in zip(*found, strict=True):
+                if v is not None and opens == 1 and (least is None or v < least):
+                    least = v
+        except Inexact:
+            rows = [tuple(None if v is None else float(v) for v in row) for row in rows]
+            found = [GroupEvaluator(node, columns, moment, floats=True)(rows, coarse) for node in (value, gate)]
+            seen = [v for v, opens in zip(*found, strict=True) if v is not None and opens == 1 and abs(v) > NOISE]
+            least = min([*seen, *([] if least is None else [least])], default=None)
+    return least
+
+
+def _groups(nodes: Sequence[Node]) -> Iterator[tuple]:
+    """Groups of one to four rollouts: at the ends of all domains, then drawn from all over them."""
+    order = walk(nodes)
+    columns = [n for n in order if n.op == "column"]
+    fine = [n for n in columns if n.level is Level.ROLLOUT]
+    points = {n: _points(n, order) for n in columns}
+    moments = MOMENTS if any(n.op == "given" for n in order) else MOMENTS[:1]
+    draw = random.Random(0)
+
+    def one(choose) -> tuple:
+        return tuple(choose(points[n]) for n in fine)
+
+    ends = [min, max]
+    few = [[one(_end(end))] * size for size in (1, 2) for end in ends] + [[one(_end(end)) for end in ends]]
+    many = max(20, min(200, MOST_VALUES // (3 * len(order))))
+    few += [[one(draw.choice) for _ in range(draw.randint(1, 4))] for _ in range(many)]
+    for at, rows in enumerate(few):
+        coarse = {n.attributes[0]: draw.choice(points[n]) for n in columns if n not in fine}
+        yield fine, rows, coarse, moments[at % len(moments)]
+
+
+def _end(end):
+    return lambda points: end((p for p in points if p is not None), default=None)
+
+
+def _points(column: Node, order: Sequence[Node]) -> list[Fraction | None]:
+    """Values of a column: its ends, some between, and both sides of what it is compared with."""
+    domain = column.domain
+    limits = {a.constant for n in order if column in n.args for a in n.args if a.constant is not None}
+    if domain.values is not None:
+        found = set(domain.values if len(domain.values) <= 16 else (*domain.values[::16], domain.values[-1]))
+    else:
+        lo, hi = _ends(domain)
+        found = {lo + (hi - lo) * Fraction(i, 4) for i in range(5)} | {Fraction(0), Fraction(1)}
+    found |= {limit + d for limit in limits for d in (-1, Fraction(-1, 1000), 0, Fraction(1, 1000), 1)}
+    return [*sorted(p for p in found if p in domain), *([None] if domain.missing else [])]
+
+
+def _ends(domain: Domain) -> tuple[Fraction, Fraction]:
+    lo = domain.lo if domain.lo > -inf else min(Fraction(-FAR), domain.hi - FAR) if domain.hi < inf else Fraction(-FAR)
+    hi = domain.hi if domain.hi < inf else max(Fraction(FAR), lo + FAR)
+    return Fraction(lo), Fraction(hi)
