@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import importlib
+import itertools
 import linecache
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from pickle import PicklingError
 from types import ModuleType
 
 from rewardspec._version import __version__
@@ -30,6 +34,25 @@ from rewardspec.syntax.tree import If, Number
 from rewardspec.syntax.yaml import LARGEST_FILE
 
 
+@dataclass(frozen=True)
+class Made:
+    """How a spec came from its text: what `loads` was given, and the methods that were called on it since."""
+
+    constants: Mapping[str, str] = field(default_factory=dict)
+    advantage: str | None = None
+    calls: tuple[tuple[str, tuple], ...] = ()
+
+    def then(self, method: str, *arguments) -> Made:
+        return replace(self, calls=(*self.calls, (method, arguments)))
+
+
+def _read_again(text: str, name: str, made: Made) -> Spec:
+    spec = loads(text, name, constants=made.constants, advantage=made.advantage)
+    for method, arguments in made.calls:
+        spec = {"under": Spec.under, "at": Spec.at}[method](spec, *arguments)
+    return spec
+
+
 @dataclass(frozen=True, eq=False)
 class Spec:
     """A spec that has been read and found right. `diagnostics` holds the warnings."""
@@ -38,6 +61,13 @@ class Spec:
     declarations: Declarations = field(repr=False)
     program: Program = field(repr=False)
     diagnostics: tuple[Diagnostic, ...] = ()
+    made: Made | None = field(default=None, repr=False)
+
+    def __reduce__(self):
+        """Pickled as its text, and read anew: other processes trust it no further than they trust a file."""
+        if self.made is None:
+            raise PicklingError("this spec was worked out from another one: pickle that")
+        return _read_again, (self.source.text, self.source.name, self.made)
 
     @property
     def document(self) -> Document:
@@ -132,7 +162,8 @@ class Spec:
             program = None if report.failed else lower(declared, report)
         if program is None:
             raise SpecError(report.sorted())
-        return Spec(self.source, declared, program, tuple(report.sorted()))
+        made = self.made and self.made.then("under", dialect)
+        return Spec(self.source, declared, program, tuple(report.sorted()), made)
 
     def at(self, step: int | Fraction | None = None, total_steps: int | None = None, progress: Fraction | None = None):
         """The spec at one moment of training: what is said of `step`, `total_steps` and `progress` is constant."""
@@ -144,7 +175,8 @@ class Spec:
             program = lower(declared, report)
         if program is None:
             raise SpecError(report.sorted())
-        return Spec(self.source, declared, program, tuple(report.sorted()))
+        made = self.made and self.made.then("at", step, total_steps, progress)
+        return Spec(self.source, declared, program, tuple(report.sorted()), made)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -200,7 +232,7 @@ def _check(source: Source, constants: Mapping[str, str], advantage: str | None) 
     program = lower(declared, report) if declared is not None else None
     if declared is None or program is None or report.failed:
         return None, report
-    return Spec(source, declared, program, tuple(report.sorted())), report
+    return Spec(source, declared, program, tuple(report.sorted()), Made(dict(constants), advantage)), report
 
 
 def loads(
@@ -255,7 +287,8 @@ def read_file(path: str | PathLike) -> tuple[Source | None, Report]:
 def compile(spec: Spec | str | PathLike, *, dialect: str | None = None) -> Callable:
     """The advantage function of a spec or of a file: `fn(columns, groups, *, step, total_steps, seed)`.
 
-    Its `source` is the text it was loaded from, `spec` the spec. It returns a `Result`: advantages [N],
+    Its `source` is the text it was loaded from, `spec` the spec. It can be pickled. Inside `torch.compile` it runs as
+    it stands. It returns a `Result`: advantages [N],
     rewards, shares, weights, kept and `metrics()`. It raises RolloutError (a ValueError), which names
     column, rollout and group, for rollouts that it cannot be computed on.
 
@@ -267,16 +300,77 @@ def compile(spec: Spec | str | PathLike, *, dialect: str | None = None) -> Calla
         spec = load(spec)
     if dialect is not None:
         spec = spec.under(dialect)
-    module = load_module(spec.python, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
-    function = module.advantages
-    function.source, function.spec, function.RolloutError = spec.python, spec, module.RolloutError
-    return function
+    return AdvantageFunction(spec)
+
+
+class AdvantageFunction:
+    """The advantage function of a spec: `fn(columns, groups, *, step, total_steps, seed)` gives a `Result`.
+
+    source: the text of the module that runs. spec: the spec. RolloutError: what it raises, one class for all.
+    It is pickled as its spec, and compiled anew.
+    """
+
+    def __init__(self, spec: Spec):
+        self.spec, self.source = spec, spec.python
+        module = load_module(self.source, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
+        self.RolloutError = module.RolloutError
+        self.module_function = module.advantages
+        # The same, which `torch.compile` leaves as it is: it looks at its columns at every turn, so what could be
+        # compiled are scraps, and that would take minutes. Made once the compiler has been imported, which takes long.
+        self.apart = None
+        self.__name__, self.__doc__ = "advantages", module.advantages.__doc__
+        # `torch.compile` imports the module of what it compiles by name
+        module.__name__ = f"rewardspec_compiled_{next(_numbers)}"
+        sys.modules[module.__name__] = module
+        weakref.finalize(self, sys.modules.pop, module.__name__, None)
+
+    def __call__(self, columns, groups, *, step=None, total_steps=None, seed=0):
+        if self.apart is None and "torch._dynamo" in sys.modules:
+            self.apart = sys.modules["torch"].compiler.disable(self.module_function)
+        function = self.apart or self.module_function
+        return function(columns, groups, step=step, total_steps=total_steps, seed=seed)
+
+    def __repr__(self) -> str:
+        return f"<advantages of {shorten(self.spec.name)} {self.spec.fingerprint}>"
+
+    def __reduce__(self):
+        return compile, (self.spec,)
+
+
+_numbers = itertools.count()
 
 
 def load_module(source: str, filename: str) -> ModuleType:
-    """A module from its source, with lines that tracebacks and debuggers can show."""
+    """A module from its source, with lines that tracebacks and debuggers can show.
+
+    What it returns and raises can be sent to other processes, which have no such module: as the package's own.
+    """
+    from rewardspec.emit.support.columns import RolloutError
+
     module = ModuleType("rewardspec_compiled")
     module.__file__ = filename
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(builtins.compile(source, filename, "exec"), module.__dict__)
+    module.RolloutError = RolloutError
+    for name in _SENT:
+        if name in module.__dict__:
+            module.__dict__[name].__reduce__ = _as_supported
     return module
+
+
+_SENT = {
+    "Result": "result",
+    "Batch": "batch",
+    "Layout": "layout",
+}  # classes of a module, and where the package has them
+
+
+def _as_supported(self):
+    return _supported, (type(self).__name__, self.__getstate__())
+
+
+def _supported(name: str, state: dict):
+    kind = getattr(importlib.import_module(f"rewardspec.emit.support.{_SENT[name]}"), name)
+    made = kind.__new__(kind)
+    made.__dict__.update(state)
+    return made

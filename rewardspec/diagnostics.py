@@ -126,7 +126,23 @@ class Report:
         return sorted(self.diagnostics, key=lambda d: (d.span.source.name, d.span.start, d.code))
 
 
-class SpecError(ValueError):
+class Portable(Exception):
+    """An error that other processes can send here, whatever it is made from.
+
+    Python would make it anew from its message: where that fails, who waits for the process waits for ever.
+    """
+
+    def __reduce__(self):
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[Exception], arguments: tuple, state: dict) -> Exception:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
+
+
+class SpecError(Portable, ValueError):
     """A spec that cannot be used. `diagnostics` holds everything found in it."""
 
     def __init__(self, diagnostics: list[Diagnostic]):

@@ -6,14 +6,14 @@ import importlib
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from rewardspec.diagnostics import did_you_mean
+from rewardspec.diagnostics import Portable, did_you_mean
 from rewardspec.rewards.reward import ScoringError
 
 Allowed = bool | str | Collection[str]  # True for all that a spec names, or modules and `module:function`
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?")
 
 
-class NotAllowed(ScoringError):
+class NotAllowed(Portable, ScoringError):
     """A spec names functions to be imported, and nobody has allowed it.
 
     asked: what would be imported, `module:function` by column. modules: what to allow, so that they are.

@@ -26,6 +26,9 @@ class Result:
         self._kept, self._copies = kept, copies
         self._total = total
 
+    def __getstate__(self):
+        return {**self.__dict__, "_shares": self.shares}
+
     @property
     def kept(self):
         return self._batch.in_order(True if self._kept is None else self._kept)
