@@ -10,6 +10,7 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.lint.finding import Facts, finding
+from rewardspec.lint.outcome import words_of
 from rewardspec.types import Level, format_number
 
 SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
@@ -17,6 +18,7 @@ USUAL_EPS = Fraction(1, 10**6)
 HUGE = 100
 LARGEST = 3.4e38  # what float32 holds
 MOST_ROWS = 32
+COUNTS = {"length", "len", "tokens", "words", "chars", "bytes", "lines", "steps", "turns", "calls", "seconds", "count"}
 
 
 @finding("tiny-divisor")
@@ -137,8 +139,9 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
     Two rollouts are alike in all else, and a count such as their length differs by one. The reward made of it hardly
     differs; but a z-score divides by what little spread there is, so the advantage is as large as that between right
     and wrong. Groups in which every answer is right, the more of them the better the policy is, are then learnt from
-    as if the noise in their lengths meant something. Said of columns without an end (`range: [0, .inf]`) alone: what
-    is close together on a scale of judgement is for its author to say. It follows from the formula of the z-score.
+    as if the noise in their lengths meant something. Said of columns that count and have no end (`range: [0, .inf]`)
+    alone: what is close together in a score, or on a scale of judgement, is for its author to say. It follows from the
+    formula of the z-score.
 
     ```yaml
     signals: {tokens: {range: [0, .inf]}}
@@ -151,7 +154,7 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
     Count in steps that matter (`floor(tokens / 500) / 8`, `tokens <= 4000`); give the divisor a floor
     (`center(brief) / max(std(brief), 0.1)`); or do not divide (`dr_grpo`).
     """
-    endless = [n.attributes[0] for n in facts.question.fine if n.domain.values is None and not n.domain.bounded]
+    endless = [n.attributes[0] for n in facts.question.fine if _counts_without_end(facts, n)]
     if not endless or facts.question.step == "shift" or facts.depends_on_batch("one-unit-decides"):
         return
     facts = facts.with_eps  # which is a floor, too
@@ -171,15 +174,23 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
                 continue
             name, changed = node.attributes[0], _changed(facts, group)
             if changed is not None:
+                changed, apart = changed
+                own = apart * _largest_weight(facts, changed) >= Fraction(1, 2)  # so that it is not the divisor
                 listed = " and ".join(format_number(Fraction(r[at])) for r in (row, more))
                 yield facts.warn(
                     "one-unit-decides",
                     f"{listed} `{name}`, alike in all else, get {advantages[0]:.3g} and {advantages[1]:.3g}",
                     facts.component_place(changed),
-                    note=f"hardly differs by one of `{name}`",
-                    labels=(Label(facts.advantage_place(), "divides by what little spread there is"),),
-                    help=f"count in steps that matter, `floor({name} / 500)`; or give the divisor a floor, "
-                    "`max(std(x), 0.1)`; or use `dr_grpo`",
+                    note=f"differs by {float(apart):.3g} for one of `{name}`"
+                    if own
+                    else f"hardly differs by one of `{name}`",
+                    labels=() if own else (Label(facts.advantage_place(), "divides by what little spread there is"),),
+                    help=f"count in steps that matter, `floor({name} / 500)`; or "
+                    + (
+                        f"hold it against a fixed length, `ramp({name}, start=0, end=4000)`"
+                        if own
+                        else "give the divisor a floor, `max(std(x), 0.1)`; or use `dr_grpo`"
+                    ),
                 )
                 return
 
@@ -191,8 +202,19 @@ def _in_floats(facts: Facts, group: tuple) -> list[float | None]:
     return GroupEvaluator(facts.question.root, list(facts.question.fine), moment, floats=True)(rows, columns)
 
 
-def _changed(facts: Facts, group: tuple) -> str | None:
-    """The component in which two rollouts differ, if none differs by more than a hundredth of what it can."""
+def _counts_without_end(facts: Facts, column: Node) -> bool:
+    """Whether a column counts something, as tokens are counted, and not how good a rollout is.
+
+    What is rewarded as it was measured is a score, unless its name is that of a count.
+    """
+    name, domain = column.attributes[0], column.domain
+    if domain.values is not None or domain.bounded or domain.lo == -inf:
+        return False
+    return name not in facts.declared.components or bool(words_of(name) & COUNTS)
+
+
+def _changed(facts: Facts, group: tuple) -> tuple[str, Fraction] | None:
+    """The component in which two rollouts differ, and by how much; None if one differs by over 1% of what it can."""
     found = None
     for name, node in facts.shaped.items():
         values = facts.shaped_in(name, group)
@@ -202,5 +224,10 @@ def _changed(facts: Facts, group: tuple) -> str | None:
         far = node.domain.hi - node.domain.lo if node.domain.bounded else max(map(abs, values))
         if apart and apart > far / 100:
             return None
-        found = name if apart else found
+        found = (name, apart) if apart else found
     return found
+
+
+def _largest_weight(facts: Facts, name: str) -> Fraction | float:
+    weight = next(c.weight for c in facts.program.components if c.name == name)
+    return max(abs(weight.domain.lo), abs(weight.domain.hi))

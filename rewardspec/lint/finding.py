@@ -374,10 +374,10 @@ class Facts:
                     kept[size, at] = self.advantages(group)
                 yield group, kept[size, at]
 
-    def transferred(self, theirs: Facts, group: tuple, whole: bool = False) -> list | None:
+    def transferred(self, theirs: Facts, group: tuple, whole: bool = False, of: Node | None = None) -> list | None:
         """The advantages that another spec gives a group; None where it reads columns that this one does not.
 
-        whole: with the step over the batch, which the group is.
+        whole: with the step over the batch, which the group is. of: what is asked for instead of the advantage.
         """
         members, columns, moment = group
         names = [n.attributes[0] for n in self.question.fine]
@@ -385,7 +385,7 @@ class Facts:
         if not (set(own) <= set(names) and set(theirs.question.coarse) <= set(columns)):
             return None
         rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
-        root = theirs.question.program.advantage if whole else theirs.question.root
+        root = of or (theirs.question.program.advantage if whole else theirs.question.root)
         return theirs.values(root, (rows, columns, moment))
 
     @cached_property

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from rewardspec.diagnostics import Diagnostic, Label
+from rewardspec.compiler import deep_stack
+from rewardspec.diagnostics import Diagnostic, Label, Report
 from rewardspec.ir.checks import find_checks
 from rewardspec.ir.graph import walk
+from rewardspec.ir.lower import lower
 from rewardspec.lint.finding import OF_BATCH, Facts, finding
-from rewardspec.source import Span
+from rewardspec.source import Source, Span
+from rewardspec.syntax.expression import parse_expression
 from rewardspec.types import format_number
+
+MOST_TRIED_KEEPS = 4  # conditions that a help may propose, tried one by one
 
 
 @finding("missing-silences-group")
@@ -110,18 +116,44 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     if facts.depends_on_batch("advantage-undefined"):
         return
     facts = facts.with_eps if facts.divides_by_eps else facts
+    shown = _undefined(facts)
+    if shown is not None:
+        yield facts.warn(
+            "advantage-undefined",
+            f"a group can end the run: {_rows(facts, shown[0])} get {_listed(shown[1])}",
+            facts.advantage_place(),
+            help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out with "
+            f"`keep:{_that_leaves_out(facts)}`",
+        )
+
+
+def _undefined(facts: Facts) -> tuple[tuple, list] | None:
+    """A small group with nothing missing, and its advantages, of which one is."""
     for group, advantages in facts.each_of_some_groups():
         if any(None in row for row in group[0]) or advantages is None or None not in advantages:
             continue
         if _measured_without_advantage(facts, group, advantages):
-            yield facts.warn(
-                "advantage-undefined",
-                f"a group can end the run: {_rows(facts, group)} get {_listed(advantages)}",
-                facts.advantage_place(),
-                help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out with "
-                + (f"`keep: {facts.outcome.any}`" if facts.outcome and facts.program.keep is None else "`keep:`"),
-            )
-            return
+            return group, advantages
+    return None
+
+
+def _that_leaves_out(facts: Facts) -> str:
+    """A condition for `keep:` under which no small group is undefined; nothing where no usual one does it."""
+    if facts.program.keep is not None:
+        return ""
+    usual = [f"std({name}) > 0" for name in facts.shaped]
+    for condition in [*([facts.outcome.any] if facts.outcome else []), *usual[:MOST_TRIED_KEEPS]]:
+        source = Source("keep", condition)
+        keep = parse_expression(condition, source.span, Report())
+        declared = replace(facts.declared, keep=keep)
+        with deep_stack():
+            program = lower(declared, Report())
+        if (
+            program is not None
+            and _undefined(Facts(replace(facts.spec, declarations=declared, program=program))) is None
+        ):
+            return f" {condition}"
+    return ""
 
 
 def _measured_without_advantage(facts: Facts, group: tuple, advantages: list) -> bool:

@@ -248,13 +248,15 @@ def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
         if component.scale is None or declaration is None or declaration.value is None:
             continue
         plain = _unscaled(declaration.value)
-        if plain is not None and _changes_nothing(facts, name, replace(declaration, value=plain)):
+        without = None if plain is None else replace(declaration, value=plain)
+        if without is not None and _changes_nothing(facts, name, without):
+            itself = _keeps_its_value(facts, name, without)
             yield facts.warn(
                 "scale-without-effect",
                 f"the scale of `{name}` changes no advantage",
                 facts.component_place(name, "scale"),
-                note="cancelled by the normalisation",
-                help="use a `weight`, or sum before normalising (`grpo`)",
+                note="maps every value to itself" if itself else "cancelled by the normalisation",
+                help="leave it out" if itself else "use a `weight`, or sum before normalising (`grpo`)",
             )
 
 
@@ -266,6 +268,17 @@ def _unscaled(expr: Expr) -> Expr | None:
             then = _unscaled(expr.then)
             return None if then is None else If(expr.span, expr.condition, then, expr.otherwise)
     return None
+
+
+def _keeps_its_value(facts: Facts, name: str, changed: ComponentDeclaration) -> bool:
+    """Whether another declaration of a component gives it the same values, as groups from all over show."""
+    other = _variant(facts.spec, name, changed)
+    if other is None:
+        return False
+    theirs = Facts(other)
+    node = next(c.shaped for c in theirs.question.program.components if c.name == name)
+    pairs = [(facts.shaped_in(name, group), facts.transferred(theirs, group, of=node)) for group in scattered(facts)]
+    return all(own is not None and own == moved for own, moved in pairs)
 
 
 def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> bool:
