@@ -11,17 +11,21 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test test-openrlhf bench clean
+.PHONY: demo test test-openrlhf test-processors bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test  ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	$(MAKE) test-processors
 	$(MAKE) test-openrlhf
 
 test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
 	OMP_NUM_THREADS=1 $(OPENRLHF)/bin/python -m pytest tests/openrlhf
+
+test-processors: $(VENV)/.test  ## tests of numbers, as processors of other kinds compute them
+	$(BIN)/python tests/processors.py --numprocesses $(WORKERS)
 
 bench: $(VENV)/.test  ## compiled GDPO against TRL's and verl's own code, in one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --override-ini=addopts= --benchmark-only -q

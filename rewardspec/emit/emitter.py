@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import struct
 from collections.abc import Callable
 
 from rewardspec.emit.kernels import support_names, support_source
@@ -148,6 +149,8 @@ class Emitter(Sources):
             options["symbols"] = domain.symbols
         elif domain.values is not None:
             options["values"] = tuple(float(v) for v in domain.values)
+            if len({struct.pack("f", v) for v in options["values"] if abs(v) < 3e38}) < len(domain.values):
+                options["fine"] = True  # float32 has one place for several of them
         else:
             options |= {
                 key: float(end) for key, end in (("low", domain.lo), ("high", domain.hi)) if not isinstance(end, float)

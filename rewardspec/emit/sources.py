@@ -25,6 +25,15 @@ class Sources(Shapes):
         self.covering: dict[tuple[Node, Level], bool] = {}
 
     def compute(self, node: Node) -> tuple[str, int]:
+        """The source of a value, and its precedence."""
+        text, precedence = self.computed(node)
+        found = self.settling.get(node)
+        if found is None:
+            return text, precedence
+        terms = [f"[{', '.join(self.level(t, node) for t in ts)}]" for ts in (found.statistics, found.others) if ts]
+        return f"settled(batch, {text}, {', '.join(terms)})", ATOM
+
+    def computed(self, node: Node) -> tuple[str, int]:
         fused = self.fused(node)
         if fused:
             return self.weighted_zscores(fused), ATOM
@@ -112,6 +121,10 @@ class Sources(Shapes):
 
     def elementwise(self, node: Node) -> tuple[str, int]:
         op = ELEMENTWISE[node.op]
+        if op.hides_missing and node.domain.missing:
+            text = op.torch.format(*(self.level(a, node, least=op.precedence + 1, tensor=True) for a in node.args))
+            gone = " | ".join(f"torch.isnan({self.level(a, node)})" for a in node.args if a.domain.missing)
+            return f'torch.where({gone}, float("nan"), {text})', ATOM
         if node.op == "not" and node.args[0].op == "present":
             return f"torch.isnan({self.number(node.args[0].args[0])})", ATOM
         logical = node.op in ("and", "or", "not")

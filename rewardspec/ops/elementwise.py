@@ -25,7 +25,8 @@ class Elementwise:
 
     torch: a format string over the operands' source; `precedence` is Python's, for parentheses.
     undefined: name of the case in which there is no result, and a test of the operands' domains
-    that tells whether it can come up.
+    that tells whether it can come up. hides_missing: torch has a number where an operand is NaN, so that
+    a missing value would not stay missing.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Elementwise:
     precedence: int = 9
     boolean: bool = False
     undefined: Callable[..., bool] | None = None
+    hides_missing: bool = False
 
 
 ELEMENTWISE: dict[str, Elementwise] = {}
@@ -207,6 +209,7 @@ def _negate(a):
     undefined=lambda a, b: (
         (0 in a and b.lo < 0) or (a.lo < 0 and not (b.values is not None and all(v.denominator == 1 for v in b.values)))
     ),
+    hides_missing=True,  # x ** 0 and 1 ** x are 1
 )
 def _power(a, b):
     if isinstance(a, float) or isinstance(b, float):
@@ -405,6 +408,7 @@ def _round(a):
     "sign",
     lambda a: interval(Fraction(-1) if a.lo < 0 else Fraction(0), Fraction(1) if a.hi > 0 else Fraction(0)),
     "torch.sign({})",
+    hides_missing=True,  # the sign of NaN is 0
 )
 def _sign(a):
     return Fraction((a > 0) - (a < 0))

@@ -11,6 +11,7 @@ from rewardspec.emit.support.columns import (
     _dense_size,
     _expected,
     _group_ids,
+    _not_held,
     _probe,
     _snap,
 )
@@ -34,8 +35,10 @@ class Batch:
             lines = [f"column `{name}` is missing" for name in absent]
             raise RolloutError("\n".join([*lines, f"the columns given are {found}"]))
         given = {name: _as_tensor(columns[name], name) for name, _ in needed}
-        self.kinds = {name: x.dtype for name, x in given.items() if isinstance(x, torch.Tensor)}
+        typed = [name for name, x in given.items() if isinstance(x, torch.Tensor) and hasattr(columns[name], "dtype")]
+        self.kinds = {name: given[name].dtype for name in typed}
         self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
+        self.kinds = {name: self.kinds.get(name, self.dtype) for name in given}  # numbers of Python take what there is
         devices = {x.device for x in (*given.values(), groups) if isinstance(x, torch.Tensor)}
         self.device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
         self._lay_out(groups, {name: given[name] for name, options in needed if options.get("level") != "batch"})
@@ -137,16 +140,24 @@ class Batch:
             return None
         batch_level = options.get("level") == "batch"
         x = x.reshape(1) if batch_level and x.dim() == 0 else x
+        kind = self.kinds[name]
+        if options.get("fine") and (torch.float32 is self.dtype or (kind.is_floating_point and kind is not self.dtype)):
+            self.problems.append(f"column `{name}` declares values that only float64 tells apart: pass it as float64")
+            return None
         if x.dim() != 1:
             self.problems.append(f"column `{name}` has shape {tuple(x.shape)}: one value for each rollout is wanted")
             return None
         if batch_level and len(x) not in (1, self.n):
             self.problems.append(f"column `{name}` has {len(x)} values: it is one for the batch")
             return None
-        if x.dtype is not self.dtype or x.device != self.device:
-            x = x.to(self.device, self.dtype)
+        x = x.to(self.device)
         if self.order is not None and len(x) == self.n:
             x = x[self.order]
+        if x.dtype is not self.dtype:
+            lost = None if "symbols" in options else _not_held(x, self.dtype)
+            if lost is not None:
+                self.checks.append((lost, lambda i, x=x: self._too_long(name, x, i)))
+            x = x.to(self.dtype)
         if options.get("zero"):
             x = torch.where(torch.isnan(x), 0.0, x)
         return x
@@ -203,6 +214,12 @@ class Batch:
         value = float(measured[row if len(measured) > 1 else 0])
         what = "missing" if value != value else f"{value:.6g}"
         return f"column `{name}` is {what} at {{where}}: it should be {expected}"
+
+    def _too_long(self, name, measured, row):
+        value, wide = measured[row if len(measured) > 1 else 0].item(), self.dtype is torch.float32
+        kind = str(self.dtype).removeprefix("torch.")
+        way_out = "pass it as float64" if wide else "use smaller numbers"
+        return f"column `{name}` is {value:.0f} at {{where}}: {kind} cannot hold this whole number, {way_out}"
 
     # Shapes
 

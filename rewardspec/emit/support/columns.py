@@ -10,7 +10,7 @@ class RolloutError(ValueError):
 
 
 def _as_tensor(x, name):
-    """A 1-D tensor of a column; a list as it is where it holds names."""
+    """A 1-D tensor of a column, of float64 where Python's numbers were given; a list as it is where it holds names."""
     if isinstance(x, torch.Tensor):
         if x.is_complex():
             raise RolloutError(f"column `{name}` holds complex numbers: it should hold one number for each rollout")
@@ -20,7 +20,7 @@ def _as_tensor(x, name):
             return torch.as_tensor(x)
         x = x.tolist()
     if isinstance(x, (bool, int, float)):
-        return torch.tensor(float(x))
+        return torch.tensor(float(x), dtype=torch.float64)
     try:
         x = list(x) if not isinstance(x, (str, bytes)) else [x]
     except TypeError:
@@ -28,10 +28,26 @@ def _as_tensor(x, name):
     if any(isinstance(v, (str, bytes)) for v in x):
         return x
     try:
-        return torch.tensor([float("nan") if v is None else float(v) for v in x], dtype=torch.float32)
+        numbers = [float("nan") if v is None else float(v) for v in x]
     except (TypeError, ValueError, OverflowError):
         wrong = next((v for v in x if not isinstance(v, (int, float, type(None)))), "a number too large for a float")
         raise RolloutError(f"column `{name}` holds {wrong!r}: it should hold one number for each rollout") from None
+    if any(abs(v) >= 2**53 for v in numbers):
+        for given, held in zip(x, numbers, strict=True):
+            if isinstance(given, int) and given != held:
+                raise RolloutError(f"column `{name}` holds {given}: no float holds this whole number, use smaller ones")
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def _not_held(x, dtype):
+    """Where `x` is a whole number that a float type has no place for: 2 ** 24 + 1 in float32. None for nowhere."""
+    most = int(2 / torch.finfo(dtype).eps)  # every whole number up to here is held
+    if not x.numel() or x.dtype is torch.bool or not bool((x.abs() > most).any()):
+        return None
+    held = x.to(dtype)
+    if not x.is_floating_point():
+        return held.to(x.dtype) != x
+    return (held.double() != x) & (x == x.floor()) & (x.abs() <= 2**53)  # a larger float stands for no whole number
 
 
 def _group_ids(groups):

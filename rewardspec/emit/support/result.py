@@ -87,7 +87,8 @@ class Result:
         """Floats to log, fetched from the device together.
 
         rollouts_without_signal: share of rollouts with advantage 0. groups_without_signal: share of
-        groups without spread in the advantage. advantage_spread: mean over groups of max - min.
+        groups without spread in the advantage: within rounding of the largest. advantage_spread: mean
+        over groups of max - min.
         groups_kept: share of groups. most_copies: of one group, where groups are drawn again.
         total: mean of the total where there is one. total_std: its deviation in the group, mean over groups.
         reward/NAME: mean shaped value where present. weight/NAME: in force (mean over groups).
@@ -96,7 +97,7 @@ class Result:
         batch, advantage = self._batch, self._advantage
         if not batch.n:
             return {}
-        spread = batch.groups.reduce(lambda x, _: x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True), advantage)
+        spread = batch.groups.reduce(_extent, advantage)
         rows = {f"reward/{name}": x for name, x in self.rewards.items()}
         found = {"advantage_spread": spread.mean(dtype=torch.float64)}
         if self._summed() is not None:
@@ -132,6 +133,13 @@ class Result:
         order = ("rollouts_without_signal", "groups_without_signal", "advantage_spread", "groups_kept", "most_copies")
         order += ("total", "total_std", *rows, *weights, *shares)
         return {name: read[name] for name in dict.fromkeys(order) if name in read}
+
+
+def _extent(x, _):
+    """max - min of each group; exactly 0 where that is rounding of the largest magnitude."""
+    low, high = torch.aminmax(x, dim=-1, keepdim=True)
+    extent = high - low
+    return extent.masked_fill_(extent <= 4 * torch.finfo(x.dtype).eps * torch.maximum(high, -low), 0.0)
 
 
 def _std(x, _):

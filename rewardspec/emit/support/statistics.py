@@ -58,10 +58,37 @@ def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding
     if summands is None:
         size, rounding = first.double().abs, 4 * torch.finfo(x.dtype).eps
     else:
-        size = lambda: summands().double().amax(-1, keepdim=True)  # noqa: E731
+        size = lambda: within(mask, summands().double()).amax(-1, keepdim=True)  # noqa: E731
     alive = spread_out(deviation, norm, count, rounding, size, None if bound is None else bound * count**0.5)
     divisor = (count - ddof).clamp(min=1.0) if mask is not None else max(count - ddof, 1)
     return deviation, norm / divisor**0.5, alive
+
+
+def within(mask, x):
+    """`x` inside the mask (None: everywhere), 0 elsewhere."""
+    return x if mask is None else torch.where(mask, x, 0.0)
+
+
+def settle(deviation, kind):
+    """Deviations, [..., G], with exact 0 for those within rounding of the largest of their group.
+
+    The mean of 0.1, 0.2 and 0.3 is 0.2 only to rounding. kind: the float type that they were computed from.
+    """
+    size = deviation.abs()
+    return deviation.masked_fill(size <= size.amax(-1, keepdim=True) * (4 * torch.finfo(kind).eps), 0.0)
+
+
+def settled(batch, x, statistics, others=()):
+    """`x`, a sum, with exact 0 where its terms cancel: to within rounding of the largest of them.
+
+    statistics: terms that come from a whole group, as z-scores do; their rounding is that of the largest in
+    the group. others: terms of which each rollout has its own.
+    """
+    largest_one = largest(*(batch.full(term) for term in statistics))
+    size = batch.groups.map(lambda s, _: s.amax(-1, keepdim=True).expand(s.shape), largest_one)
+    if others:
+        size = largest(size, *others)
+    return torch.where(x.abs() < 4 * torch.finfo(x.dtype).eps * size, 0.0, x)
 
 
 def only(alive, x):
@@ -117,7 +144,7 @@ def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=
     """
     deviation, std, alive = spread_of(x, mask, ddof, centered=centered, bound=bound, rounding=rounding, **sums)
     factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
-    return (deviation * factor).to(x.dtype)
+    return ((deviation if centered else settle(deviation, x.dtype)) * factor).to(x.dtype)
 
 
 def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
@@ -134,7 +161,7 @@ def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
 def group_center(x, mask, **sums):
     """x - mean; exactly 0 where there is no spread, and outside the mask."""
     deviation, _, alive = spread_of(x, mask, 0, **sums)
-    return only(alive, deviation).to(x.dtype)
+    return only(alive, settle(deviation, x.dtype)).to(x.dtype)
 
 
 def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
@@ -174,7 +201,7 @@ def _weighted_block(values, weights, count, size, eps, ddof, apart):
 
 
 def _weighted_slab(x, weights, eps, ddof, apart, rounding):
-    """`weighted_zscores` of x, [K, P, G] in float64, which is overwritten.
+    """`weighted_zscores` of x, [K, P, G] in float64, which is overwritten. Sums in which terms cancel are exactly 0.
 
     std is norm / root, so weight * deviation / (std + eps) is weight * root * deviation / (norm + eps * root).
     """
@@ -184,7 +211,7 @@ def _weighted_slab(x, weights, eps, ddof, apart, rounding):
     if not apart:
         first = groups[:, :1].clone()
         groups -= first  # a group of equal values is 0 from here on, exactly
-    groups -= groups.mm(x.new_full((size, 1), 1 / max(size, 1)))  # the means, faster than `mean` has them
+    groups -= groups.mm(x.new_ones((size, 1))).div_(max(size, 1))  # the means, faster than `mean` has them
     norm = torch.linalg.vector_norm(groups, dim=-1, keepdim=True)
     if apart:  # values that differ make the norm at least apart / sqrt(2); a smaller one is rounding of the mean
         torch.threshold_(norm, apart / 2, math.inf)
@@ -198,7 +225,15 @@ def _weighted_slab(x, weights, eps, ddof, apart, rounding):
             factor.view(components, count, 1)[k].mul_(weight)
     groups *= factor
     numbers = [root if isinstance(weight, torch.Tensor) else root * weight for weight in weights]
-    return (x.new_tensor(numbers) @ x.view(components, -1)).view(count, size)
+    result = (x.new_tensor(numbers) @ x.view(components, -1)).view(count, size)
+    most = root * max((float(w.abs().max() if isinstance(w, torch.Tensor) else abs(w)) for w in weights), default=0.0)
+    large = torch.nn.functional.hardshrink(result, rounding * most)  # no term is larger than `most`
+    if not torch.equal(large, result):
+        rows = (large != result).any(-1).nonzero().squeeze(-1)
+        terms = x.view(components, count, size)[:, rows] * x.new_tensor(numbers).view(-1, 1, 1)
+        some = result[rows]
+        result[rows] = some.masked_fill_(some.abs() < rounding * terms.abs().amax((0, -1)).unsqueeze(-1), 0.0)
+    return result
 
 
 def group_min(x, mask):
