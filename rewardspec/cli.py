@@ -15,6 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from rewardspec._version import __version__
+from rewardspec.analysis.columns import PREFIX
 from rewardspec.compiler import Spec, read_file
 from rewardspec.compiler import check as check_source
 from rewardspec.diagnostics import Diagnostic, SpecError, did_you_mean
@@ -42,6 +43,7 @@ AllowPython = Annotated[
         help="Let the spec name functions of this module or package by `python:`, or this `module:function`.",
     ),
 ]
+Prefix = Annotated[str, typer.Option(help="What the names of columns begin with that `rewardspec score` has added.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set a constant of `define:`.")]
 
 
@@ -339,6 +341,7 @@ def label_(
     ],
     spec: Annotated[Path, typer.Argument(help="A spec file with `condition:`.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the fine-tuning set here.", show_default=False)],
+    prefix: Prefix = PREFIX,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Label trajectories with reward tokens: the stage 1 fine-tuning set of RC-GRPO.
@@ -346,17 +349,17 @@ def label_(
     The token goes into the first user message. Lines that cannot be labelled are reported and left out.
     """
     from rewardspec.analysis.label import label
+    from rewardspec.analysis.outputs import check_paths, held
+    from rewardspec.analysis.outputs import replace as replace_file
+    from rewardspec.analysis.rows import read_lines
 
     loaded = _load(spec, set_)
-    if output.exists() and trajectories.exists() and output.samefile(trajectories):
-        _misuse(f"{trajectories} would be written over itself")
-    partial = output.with_name(output.name + ".partial")  # what is half written never bears the name of the whole
     try:
-        with open(trajectories, "rb") as lines:
-            labelled, tally = label(loaded, lines)
-            with open(partial, "w", encoding="utf-8", newline="\n") as out:
-                out.writelines(line + "\n" for line in labelled)
-        partial.replace(output)
+        output = check_paths(output, {"spec": spec, "source": trajectories})
+        with held(output):
+            labelled, tally = label(loaded, read_lines(trajectories), prefix)
+            text = "".join(line + "\n" for line in labelled)
+            replace_file(output, lambda path: path.write_text(text, encoding="utf-8", newline="\n"))
     except OSError as error:
         _misuse(f"cannot label {trajectories} into {output}: {error.strerror or error}")
     except ValueError as error:
@@ -397,6 +400,8 @@ def score_(
         str | None, typer.Option(help="The column that tells the groups apart.", show_default=False)
     ] = None,
     total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
+    prefix: Annotated[str, typer.Option(help="What the names of the columns that are added begin with.")] = PREFIX,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew, whatever a run has left behind.")] = False,
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     key_host: Annotated[
@@ -407,11 +412,13 @@ def score_(
 ) -> None:
     """Score completions with the spec's reward functions, and add rewards and advantages.
 
-    An interrupted run is taken up where it stopped. Rows that cannot be scored are reported and kept aside.
+    What is added is called `scored/NAME` and `scored/advantage`; rows keep all that they had. An interrupted run is
+    taken up where it stopped. Rows that cannot be scored are reported and kept aside.
     """
     from rich.progress import Progress
 
-    from rewardspec.analysis.replay import BadLog
+    from rewardspec.analysis.outputs import BadPath
+    from rewardspec.analysis.rows import BadLog
     from rewardspec.analysis.score import score
     from rewardspec.rewards.permission import NotAllowed
     from rewardspec.rewards.reward import ScoringError
@@ -421,9 +428,6 @@ def score_(
     if allowed:
         sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
     _allow_key(key_host)
-    for path in (spec, rollouts):
-        if output.exists() and path.exists() and output.samefile(path):
-            _misuse(f"{path} would be written over")
     try:
         with Progress(console=_console(stderr=True), transient=True) as bar:
             task = bar.add_task("scoring", total=None)
@@ -435,20 +439,27 @@ def score_(
                 total_steps,
                 lambda done, of: bar.update(task, completed=done, total=of),
                 allowed,
+                prefix,
+                restart,
             )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; the same command goes on with what is in {output}.partial", err=True)
+        raise typer.Exit(130) from None
     except OSError as error:
         _misuse(f"cannot score {rollouts} into {output}: {error.strerror or error}")
     except NotAllowed as error:
         options = " ".join(f"--allow-python {module}" for module in error.modules)
         _misuse(f"{error.fact}: if you trust it, say {options}, or --trust for all that the spec names")
-    except (BadLog, ScoringError, ModuleNotFoundError) as error:
+    except (BadLog, BadPath, ScoringError, ModuleNotFoundError) as error:
         _misuse(str(error))
     for number, reason in summary.bad[:20]:
         typer.echo(f"{rollouts}:{number}: left out: {reason}", err=True)
     if summary.bad:
-        typer.echo(f"{len(summary.bad)} rows left out, kept in {output.with_suffix('.bad.jsonl')}", err=True)
+        typer.echo(f"{len(summary.bad)} rows left out, kept in {summary.aside}", err=True)
     if summary.resumed:
         typer.echo(f"took up {summary.resumed} rows of an earlier run", err=True)
+    if summary.changed:
+        typer.echo(f"{summary.changed} rows of an earlier run are others now, and were scored again", err=True)
     typer.echo(f"wrote {summary.scored} rollouts in {summary.groups} groups to {output}")
     rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
     _table(_console(), None, ("reward", "mean", "missing"), rows)
@@ -485,6 +496,7 @@ def simulate(
     group_by: Annotated[
         str | None, typer.Option(help="The log's column that tells groups apart.", show_default=False)
     ] = None,
+    prefix: Prefix = PREFIX,
     plot: Annotated[Path | None, typer.Option(help="Draw the counts and the signal here.", show_default=False)] = None,
     step: Annotated[int, typer.Option(help="The training step that schedules are read at.", min=0)] = 0,
     total_steps: Annotated[int, typer.Option(help="The length of training.", min=1)] = 1,
@@ -505,7 +517,7 @@ def simulate(
             specs.append((label, spec))
             files_of.append(str(path))
     if rollouts is not None:
-        _replay(specs, rollouts, group_by, format, None if total_steps == 1 else total_steps)
+        _replay(specs, rollouts, group_by, format, None if total_steps == 1 else total_steps, prefix)
         return
     rows = _counted(specs, sizes, rates, given, format == "table")
     if plot is not None:
@@ -623,13 +635,14 @@ def _plot(path: Path, specs, rows: list, given) -> None:
     typer.echo(f"wrote {path}", err=True)
 
 
-def _replay(specs, path: Path, group_by: str | None, format: str, total_steps: int | None) -> None:
-    from rewardspec.analysis.replay import BadLog, read_log, replay
+def _replay(specs, path: Path, group_by: str | None, format: str, total_steps: int | None, prefix: str) -> None:
+    from rewardspec.analysis.replay import read_log, replay
+    from rewardspec.analysis.rows import BadLog
 
     found = []
     for label, spec in specs:
         try:
-            found.append((label, replay(spec, read_log(path, spec, group_by), total_steps)))
+            found.append((label, replay(spec, read_log(path, spec, group_by, prefix), total_steps)))
         except (BadLog, OSError) as error:
             _misuse(str(error))
     if format == "json":
@@ -749,6 +762,7 @@ def diff(
     group_by: Annotated[
         str | None, typer.Option(help="The log's column that tells groups apart.", show_default=False)
     ] = None,
+    prefix: Prefix = PREFIX,
     total_steps: Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)] = None,
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
@@ -757,7 +771,7 @@ def diff(
     Exit status 1 if they do.
     """
     from rewardspec.analysis.difference import difference, difference_on_log
-    from rewardspec.analysis.replay import BadLog
+    from rewardspec.analysis.rows import BadLog
 
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
@@ -766,7 +780,7 @@ def diff(
         found = (
             difference(*specs, _sizes(group_sizes))
             if rollouts is None
-            else difference_on_log(*specs, rollouts, group_by, total_steps)
+            else difference_on_log(*specs, rollouts, group_by, total_steps, prefix)
         )
     except (BadLog, OSError) as error:
         _misuse(str(error))

@@ -108,7 +108,7 @@ class Spec:
 
     def compared(self, name: str) -> tuple[str, ...]:
         """The columns that `only_when` of a reward function compares."""
-        return self._asking[name].spec.columns
+        return self._conditions[name].columns
 
     def asked(self, name: str, columns: Mapping[str, Sequence]) -> list[bool]:
         """For which rollouts `only_when` of a reward function holds, given the columns that it compares.
@@ -122,7 +122,12 @@ class Spec:
 
     @cached_property
     def _asking(self) -> dict[str, Callable]:
-        """The condition of every reward function that has one, compiled by itself."""
+        """The condition of every reward function that has one, compiled."""
+        return {name: compile(condition) for name, condition in self._conditions.items()}
+
+    @cached_property
+    def _conditions(self) -> dict[str, Spec]:
+        """The condition of every reward function that has one, as a spec of its own."""
         found = {}
         for name, use in self.declarations.uses.items():
             if use.only_when is not None:
@@ -133,7 +138,7 @@ class Spec:
                 program = lower(bare, Report())
                 assert program is not None, f"the condition of {name} was right in the spec"
                 program = replace(program, components=[])  # what it does not compare need not be there
-                found[name] = compile(Spec(self.source, bare, program))
+                found[name] = Spec(self.source, bare, program)
         return found
 
     @property
@@ -189,6 +194,7 @@ class Spec:
         condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
         parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
         parts += [f"{name}: {use}" for name, use in self.uses.items()]
+        parts += [self._conditions[name].fingerprint for name in self.uses if name in self._conditions]
         text = "\n".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

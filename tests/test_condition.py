@@ -263,9 +263,9 @@ def test_label_command_misused(tmp_path):
     for arguments, status, message in (
         ((trajectories, RC_GRPO, "-o", out), 1, "left out"),
         ((tmp_path / "none.jsonl", RC_GRPO, "-o", out), 2, "No such file"),
-        ((trajectories, RC_GRPO, "-o", tmp_path / "no/out.jsonl"), 2, "No such file"),
+        ((trajectories, RC_GRPO, "-o", tmp_path / "no/out.jsonl"), 2, "there is no folder"),
         ((trajectories, resource("specs/gdpo/math.yaml"), "-o", out), 2, "no `condition:`"),
-        ((trajectories, RC_GRPO, "-o", trajectories), 2, "itself"),
+        ((trajectories, RC_GRPO, "-o", trajectories), 2, "would be written over"),
     ):
         done = run("label", *arguments)
         assert done.returncode == status, done.stderr

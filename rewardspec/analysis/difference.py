@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rewardspec.analysis.columns import PREFIX
 from rewardspec.analysis.replay import Log, by_step, read_log
 from rewardspec.analysis.schedule import needs
 from rewardspec.analysis.verify import Question
@@ -182,7 +183,12 @@ class LogDifference:
 
 
 def difference_on_log(
-    before: Spec, after: Spec, path: Path, group_by: str | None = None, total_steps: int | None = None
+    before: Spec,
+    after: Spec,
+    path: Path,
+    group_by: str | None = None,
+    total_steps: int | None = None,
+    prefix: str = PREFIX,
 ) -> LogDifference:
     """How `after` differs from `before` on the rollouts of a log. Raises BadLog, OSError.
 
@@ -190,7 +196,7 @@ def difference_on_log(
     """
     import numpy as np
 
-    logs = [read_log(path, spec, group_by) for spec in (before, after)]
+    logs = [read_log(path, spec, group_by, prefix) for spec in (before, after)]
     a, b = (advantages_on(spec, log, total_steps) for spec, log in zip((before, after), logs, strict=True))
     close = SAME * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
     changed = np.abs(a - b) > close

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from rewardspec.analysis.columns import PREFIX, value_of
+from rewardspec.analysis.rows import Twice, once
 from rewardspec.compiler import Spec
 from rewardspec.diagnostics import shorten
 from rewardspec.ir.checks import find_checks
@@ -43,8 +45,8 @@ class Tally:
 class Labeller:
     """Labels trajectories by the `condition:` of a spec. Raises ValueError for a spec without labels."""
 
-    def __init__(self, spec: Spec):
-        self.spec, self.condition = spec, spec.condition
+    def __init__(self, spec: Spec, prefix: str = PREFIX):
+        self.spec, self.condition, self.prefix = spec, spec.condition, prefix
         program = spec.program
         if self.condition is None:
             raise ValueError(f"{spec.name} has no `condition:`, so there are no reward tokens to label with")
@@ -62,7 +64,7 @@ class Labeller:
 
     def token(self, row: Mapping) -> str:
         """The name of the token of one trajectory, by its rewards. Raises BadLine."""
-        values = {column.name: _value(column, row) for column in self.columns}
+        values = {column.name: _value(column, row, self.prefix) for column in self.columns}
         holds = [self._at(i, values) for i in range(len(self.wanted))]
         labels = list(self.spec.program.labels)
         for failed, words in zip(holds[len(labels) :], self.words, strict=True):
@@ -81,9 +83,11 @@ class Labeller:
     def labelled(self, text: str) -> tuple[str, str]:
         """A line of the fine-tuning set, and the name of its token. Raises BadLine."""
         try:
-            row = json.loads(text)
+            row = json.loads(text, object_pairs_hook=once)
         except RecursionError:
             raise BadLine("nested too deeply") from None
+        except Twice as error:
+            raise BadLine(str(error)) from None
         except ValueError as error:
             raise BadLine(f"not JSON: {shorten(str(error), 80)}") from None
         if not isinstance(row, dict):
@@ -101,9 +105,12 @@ class Labeller:
         return (line if _is_utf8(line) else json.dumps(json.loads(line))), name
 
 
-def label(spec: Spec, lines: Iterable[bytes]) -> tuple[Iterator[str], Tally]:
-    """The labelled lines, one by one, and a tally that is complete once they have all been taken."""
-    labeller = Labeller(spec)
+def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Iterator[str], Tally]:
+    """The labelled lines, one by one, and a tally that is complete once they have all been taken.
+
+    prefix: of the columns that `rewardspec score` has added, which are read first.
+    """
+    labeller = Labeller(spec, prefix)
     tally = Tally(dict.fromkeys(labeller.condition.tokens, 0))
 
     def each() -> Iterator[str]:
@@ -124,13 +131,16 @@ def label(spec: Spec, lines: Iterable[bytes]) -> tuple[Iterator[str], Tally]:
     return each(), tally
 
 
-def _value(column: Column, row: Mapping) -> Fraction | None:
-    """What a line says of a column, itself or under `rewards`; None where it is missing and may be."""
+def _value(column: Column, row: Mapping, prefix: str) -> Fraction | None:
+    """What a line says of a column, scored, itself or under `rewards`; None where it is missing and may be."""
     rewards = row.get("rewards")
-    value = row.get(column.name)
-    if value is None and isinstance(rewards, Mapping):
-        value = rewards.get(column.name)
-    if value is None or value != value:
+    inner = rewards.get(column.name) if isinstance(rewards, Mapping) else None
+    value = next((v for v in (row.get(prefix + column.name), row.get(column.name), inner) if v is not None), None)
+    try:
+        value = value_of(column, value)
+    except ValueError as error:
+        raise BadLine(f"`{column.name}` {error}") from None
+    if value is None:
         if column.missing == "zero":
             return Fraction(0)
         if column.missing == "ignore" or column.gated:
@@ -141,7 +151,7 @@ def _value(column: Column, row: Mapping) -> Fraction | None:
         if value not in domain.symbols:
             raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it can be {', '.join(domain.symbols)}")
         return Fraction(domain.symbols.index(value))
-    if not isinstance(value, int | float) or abs(value) == float("inf"):
+    if abs(value) == float("inf"):
         raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it should be a number")
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(int(value))
     if domain.values is not None:

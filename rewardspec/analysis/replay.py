@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,23 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from rewardspec.analysis.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, value_of
+from rewardspec.analysis.rows import BadLog, Unread, each_row, located, read_rows
 from rewardspec.analysis.simulate import Signal
 from rewardspec.compiler import Spec, compile
-from rewardspec.diagnostics import did_you_mean, shorten
-
-GROUP_KEYS = (
-    "group",
-    "uid",
-    "prompt_id",
-    "prompt",
-    "input",
-)  # what trainers call the prompt of a rollout, the best first
-STEP_KEYS = ("step", "global_step")
-ALIASES = {"tokens": ("completion_length", "response_length", "num_tokens")}  # of columns that adapters fill in
-
-
-class BadLog(ValueError):
-    """A rollout log that cannot be read, or lacks what the spec reads."""
 
 
 @dataclass(frozen=True)
@@ -38,76 +24,38 @@ class Log:
     steps: Sequence
 
 
-def read_log(path: Path, spec: Spec, group_by: str | None = None) -> Log:
-    """The rollouts of a JSON lines or Parquet file, as TRL and verl write them.
+def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = PREFIX) -> Log:
+    """The rollouts of a JSON lines or Parquet file, as TRL and verl write them, or `rewardspec score`.
 
-    Columns are found by name, on their own or under `rewards`. Rollouts of one prompt and step are a
-    group. Raises BadLog, OSError.
+    Columns are found by name, with `prefix` before it, on their own or under `rewards`. Rollouts of one prompt and step
+    are a group. Raises BadLog that names the rows that are wrong, OSError.
     """
-    rows = read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _json_lines(path)
-    if not rows:
-        raise BadLog(f"{path} holds no rollouts")
-    found = list(dict.fromkeys(key for row in rows for key in row))
-    keys = [group_by] if group_by else [key for key in GROUP_KEYS if key in found][:1]
-    if not keys or keys[0] not in found:
-        wanted = f"`{group_by}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
-        raise BadLog(f"{path} has no column {wanted} that tells groups apart; it has {listed(found)}")
-    names = {}
-    for name in spec.columns:
-        names[name] = next((n for n in (name, *ALIASES.get(name, ())) if n in found), None)
-    missing = [name for name, source in names.items() if source is None]
-    if missing:
-        hints = [f"`{name}`" + (f" ({near})" if (near := did_you_mean(name, found)) else "") for name in missing]
-        raise BadLog(f"{path} has no column {', '.join(hints)}, which {spec.name} reads; it has {listed(found)}")
-    step = next((key for key in STEP_KEYS if key in found), None)
-    steps = [row.get(step) if step else 0 for row in rows]
-    groups = [(s, hashable(row.get(keys[0]))) for s, row in zip(steps, rows, strict=True)]
-    return Log({name: [row.get(source) for row in rows] for name, source in names.items()}, groups, steps)
-
-
-def _json_lines(path: Path) -> list[dict]:
-    rows = []
-    with open(path, "rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError) as error:
-                raise BadLog(f"{path}:{number}: not JSON: {shorten(str(error), 80)}") from None
-            if not isinstance(row, dict):
-                raise BadLog(f"{path}:{number}: a JSON object is wanted, one for each rollout")
-            inner = row.pop("rewards", None)
-            rows.append({**inner, **row} if isinstance(inner, dict) else row)
-    return rows
-
-
-JSON_TEXT = {b"rewardspec": b"json"}  # marks a column that holds values as JSON text
-
-
-def read_parquet(path: Path) -> list[dict]:
+    rows = read_rows(path)
+    problems = [(n, row.reason) for n, row in enumerate(rows.rows, 1) if isinstance(row, Unread) and row.text.strip()]
+    flatted = [(number, flat(row)) for number, row in each_row(rows)]
+    found = list(dict.fromkeys(key for _, row in flatted for key in row))
     try:
-        import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise BadLog("reading Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowException as error:
-        raise BadLog(f"{path} is no Parquet file: {shorten(str(error), 80)}") from None
-    rows = table.to_pylist()
-    for name in [field.name for field in table.schema if (field.metadata or {}).items() >= JSON_TEXT.items()]:
-        for row in rows:
-            row[name] = None if row[name] is None else json.loads(row[name])
-    return rows
-
-
-def hashable(value) -> object:
-    return value if isinstance(value, str | int | float | None) else json.dumps(value, sort_keys=True, default=str)
-
-
-def listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{shorten(str(name))}`" for name in names[:12])
-    return shown + (" ..." if len(names) > 12 else "")
+        key, step = group_key(rows, found, group_by), step_key(found)
+        held = held_as(rows, spec, spec.columns, found, prefix, "reads")
+    except BadLog as error:
+        raise BadLog("\n".join([*([located(path, problems)] if problems else []), str(error)])) from None
+    log = Log({name: [] for name in held}, [], [])
+    for number, row in flatted:
+        try:
+            of = step  # what is at fault
+            moment = step_of(row.get(step)) if step else 0
+            of = key
+            group = group_id(row.get(key))
+            for name, of in held.items():
+                log.columns[name].append(value_of(spec.program.columns[name], row.get(of)))
+        except ValueError as error:
+            problems.append((number, f"`{of}` {error}"))
+            continue
+        log.groups.append((moment, group))
+        log.steps.append(moment)
+    if problems:
+        raise BadLog(located(path, sorted(problems)))
+    return log
 
 
 @dataclass(frozen=True)

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rewardspec.analysis.replay import (
-    ALIASES,
-    GROUP_KEYS,
-    JSON_TEXT,
-    STEP_KEYS,
-    BadLog,
-    hashable,
-    listed,
-    read_parquet,
-)
+from rewardspec.analysis.columns import PREFIX, flat, group_id, group_key, held_as, listed, step_key, step_of, value_of
+from rewardspec.analysis.outputs import beside, check_paths, held
+from rewardspec.analysis.partial import SUFFIX, Outcome, Partial
+from rewardspec.analysis.rows import BadLog, Rows, Unread, each_row, read_rows
+from rewardspec.analysis.scored import check_format, write_aside, write_scored
 from rewardspec.compiler import Spec, compile
-from rewardspec.diagnostics import did_you_mean, shorten
 from rewardspec.rewards.permission import Allowed
 from rewardspec.rewards.scorer import Scorer
+from rewardspec.rewards.versions import versions
 
 CHUNK = 256  # rows between two writes of what is done
-DEEPEST = 100  # lists and mappings in each other
+ASIDE = ".bad.jsonl"  # of the rows that are left out
+ADVANTAGE = "advantage"  # no column of a spec can be called so
 
 
 @dataclass
 class Summary:
     """What became of a file. `bad` holds (row, reason); rows count from 1, as lines do."""
 
+    aside: Path
     scored: int = 0
     resumed: int = 0
+    changed: int = 0  # rows of an earlier run that are others now
     bad: list[tuple[int, str]] = field(default_factory=list)
     missing: dict[str, int] = field(default_factory=dict)  # rows without a value, a column at a time
     mean: dict[str, float] = field(default_factory=dict)
     groups: int = 0
+
+
+@dataclass(frozen=True)
+class Read:
+    """What the file itself says of its rows, by place: of those that are good so far."""
+
+    held: Mapping[str, str]  # columns of the spec that no function measures, and what they are called
+    values: Mapping[int, Mapping[str, object]]  # of these
+    groups: Mapping[int, object]
+    steps: Mapping[int, int | None]
 
 
 def score(
@@ -49,211 +55,157 @@ def score(
     total_steps: int | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
     allow_python: Allowed = False,
+    prefix: str = PREFIX,
+    restart: bool = False,
 ) -> Summary:
     """Score the rows of `source` (JSON lines or Parquet) into `output` (by its suffix), and say what came of them.
 
-    Every row keeps what it had, and gets a value for each column of the spec and its `advantage` among the good rows of
-    its group. Rows that cannot be scored go to `output` with `.bad.jsonl` in place of its suffix, each with its number
-    and the reason. What is done is kept beside `output` until the end, and taken up again by the same spec on the
-    same file. progress: called with how many rows are done, of how many. Raises BadLog, ScoringError, OSError.
+    Every row keeps what it had, and gets, under names that begin with `prefix`, a value for each column of the spec
+    that a function measures, and its `advantage` among the good rows of its group. Rows that cannot be scored go to
+    `output` with `.bad.jsonl` behind its name, each with its number and the reason. What is measured is kept beside
+    `output` until the end, and taken up again by the same spec and functions for the rows that are still the same;
+    restart: measure all of them again. progress: called with how many rows are done, of how many.
+    Raises BadPath, BadLog, ScoringError, OSError.
     """
     scorer = Scorer(spec, allow_python)
-    rows = list(read_rows(source))
-    if not rows:
-        raise BadLog(f"{source} holds no rollouts")
-    found = list(dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row))
-    key = _group_key(source, found, group_by)
-    measured = _measured(spec, source, found)
-    summary = Summary()
-    state = output.with_name(output.name + ".partial")
-    scores = _resume(state, _heading(spec, source), len(rows))
-    summary.resumed = len(scores)
-    with open(state, "a", encoding="utf-8") as done:
-        while len(scores) < len(rows):
-            progress(len(scores), len(rows))
-            first = len(scores)
-            for outcome in _chunk(scorer, rows[first : first + CHUNK], measured):
-                scores.append(outcome)
-                done.write(json.dumps(outcome) + "\n")
-            done.flush()
-    progress(len(rows), len(rows))
-    bad = {i: outcome for i, outcome in enumerate(scores) if isinstance(outcome, str)}
-    good = {i: {**rows[i], **outcome} for i, outcome in enumerate(scores) if i not in bad}
-    if good:
+    reads = {"spec": Path(spec.source.name), "source": source}
+    suffixes = {SUFFIX: "what is scored so far", ASIDE: "the rows that are left out"}
+    output = check_paths(output, reads, suffixes)
+    check_format(output)
+    with held(output):
+        rows = read_rows(source)
+        _check_names(rows, scorer.names, prefix)
+        bad: dict[int, str] = {i: row.reason for i, row in enumerate(rows.rows) if isinstance(row, Unread)}
+        read = _read(spec, rows, group_by, prefix, bad)
+        heading = {"spec": spec.fingerprint, **versions(scorer), **{f"column {n}": c for n, c in read.held.items()}}
+        partial = Partial(output, heading, rows.digests(), scorer.names, restart)
+        with closing(partial):
+            _measure(scorer, rows, read, partial, progress)
+        outcomes = {i: partial.outcomes[i] for i in read.groups}
+        bad |= {i: outcome for i, outcome in outcomes.items() if isinstance(outcome, str)}
+        measured = {i: outcome for i, outcome in outcomes.items() if not isinstance(outcome, str)}
+        summary = Summary(beside(output, ASIDE), resumed=partial.resumed, changed=partial.stale)
         try:
-            summary.groups = _add_advantages(spec, good, bad, key, measured, total_steps)
+            advantages = _advantages(spec, read, measured, bad, total_steps)
         except BadLog as error:  # what was measured may have cost hours: it is not thrown away
-            _write(output, list(good.values()))
+            places = sorted(measured)
+            write_scored(output, rows, places, _added(prefix, scorer.names, measured, places))
             raise BadLog(f"{error}\nthe rewards alone are in {output}") from None
-        _write(output, list(good.values()))
-    summary.bad = [(i + 1, reason) for i, reason in sorted(bad.items())]
-    summary.scored = len(good)
+        places = sorted(advantages)
+        added = _added(prefix, scorer.names, measured, places)
+        summary.bad = [(i + 1, reason) for i, reason in sorted(bad.items())]
+        write_aside(summary.aside, rows, summary.bad)
+        if places:
+            write_scored(output, rows, places, added | {prefix + ADVANTAGE: [advantages[i] for i in places]})
+        partial.remove()
+    summary.scored = len(places)
+    summary.groups = len({(read.steps[i], read.groups[i]) for i in places})
     for name in scorer.names:
-        present = [row[name] for row in good.values() if row[name] is not None]
-        summary.missing[name] = len(good) - len(present)
+        present = [value for value in added[prefix + name] if value is not None]
+        summary.missing[name] = len(places) - len(present)
         summary.mean[name] = sum(present) / len(present) if present else float("nan")
-    _set_aside(output, rows, summary.bad)
-    state.unlink()
     return summary
 
 
-@dataclass(frozen=True)
-class Unread:
-    """A line that holds no rollout, and why."""
-
-    reason: str
-    text: str
-
-
-def read_rows(path: Path) -> Iterator[dict | Unread]:
-    """The rows of a file. Raises BadLog, OSError."""
-    if path.suffix.lower() in (".parquet", ".pq"):
-        yield from read_parquet(path)
-        return
-    with open(path, "rb") as lines:
-        for number, line in enumerate(lines, 1):
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="surrogateescape").rstrip("\r\n")
-            if not text.strip():
-                yield Unread("an empty line", text)
-                continue
-            try:
-                line.decode()
-                row = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                yield Unread(f"not JSON: {shorten(str(error), 80)}", text)
-                continue
-            if not isinstance(row, dict):
-                yield Unread("a JSON object is wanted, one for each rollout", text)
-            elif text.count("[") + text.count("{") > DEEPEST and _is_deep(row):
-                yield Unread(f"nested more than {DEEPEST} deep", text)
-            else:
-                yield row
-
-
-def _is_deep(value: object) -> bool:
-    """Whether a value is nested so deeply that it could not be written again."""
-    layer = [value]
-    for _ in range(DEEPEST):
-        inner = [v.values() if isinstance(v, dict) else v for v in layer if isinstance(v, dict | list)]
-        layer = [one for values in inner for one in values]
-    return any(isinstance(v, dict | list) for v in layer)
-
-
-def _group_key(source: Path, found: list[str], group_by: str | None) -> str:
-    key = group_by or next((key for key in GROUP_KEYS if key in found), None)
-    if key is None or key not in found:
-        wanted = f"`{group_by}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
-        raise BadLog(f"{source} has no column {wanted} that tells groups apart; it has {listed(found)}")
-    return key
-
-
-def _measured(spec: Spec, source: Path, found: list[str]) -> dict[str, str]:
-    """The columns of the spec that the file itself holds, and what they are called there. Raises BadLog."""
-    names, gaps = {}, []
-    for name in spec.columns:
-        if name in spec.uses:
-            continue
-        held = next((n for n in (name, *ALIASES.get(name, ())) if n in found), None)
-        if held is None:
-            near = did_you_mean(name, found)
-            gaps.append(f"`{name}`" + (f" ({near})" if near else ""))
-        else:
-            names[name] = held
-    if gaps:
+def _check_names(rows: Rows, names: Sequence[str], prefix: str) -> None:
+    """Raise BadLog where a row would lose what it has."""
+    found = {str(name) for name in rows.columns}
+    taken = [prefix + name for name in (*names, ADVANTAGE) if prefix + name in found]
+    if taken:
         raise BadLog(
-            f"{source} has no column {', '.join(gaps)}, which {spec.name} reads and no reward function measures; "
-            f"it has {listed(found)}"
+            f"{rows.path} has {listed(taken)} already, which would be written over: name a prefix of your own, "
+            "such as --prefix again/"
         )
-    return names
 
 
-def _heading(spec: Spec, source: Path) -> dict:
-    """What a run is of: unlike headings are unlike runs."""
-    digest = hashlib.sha256()
-    with open(source, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return {"rewardspec": spec.fingerprint, "rows": digest.hexdigest()}
+def _read(spec: Spec, rows: Rows, group_by: str | None, prefix: str, bad: dict[int, str]) -> Read:
+    """Groups, steps and the columns that the file holds; rows where these are wrong go to `bad`. Raises BadLog."""
+    flatted = {number - 1: flat(row) for number, row in each_row(rows)}
+    found = list(dict.fromkeys(key for row in flatted.values() for key in row))
+    names = [name for name in spec.columns if name not in spec.uses]
+    held = held_as(rows, spec, names, found, prefix, "reads and no reward function measures")
+    key, step = group_key(rows, found, group_by), step_key(found)
+    read = Read(held, {}, {}, {})
+    for i, row in flatted.items():
+        wrong = []
 
+        def told(name: str, make: Callable, *given: object, wrong: list = wrong, row: Mapping = row) -> object:
+            try:
+                return make(*given, row.get(name))
+            except ValueError as error:
+                wrong.append(f"`{name}` {error}")
+                return None
 
-def _resume(state: Path, heading: dict, count: int) -> list:
-    """The outcomes of an earlier run of the same spec on the same file that did not end; else a new state."""
-    try:
-        lines = state.read_text(encoding="utf-8").split("\n")[:-1]  # a line that was cut off has no end
-        if lines and json.loads(lines[0]) == heading:
-            done = [json.loads(line) for line in lines[1 : count + 1]]
-            state.write_text("".join(line + "\n" for line in lines[: count + 1]), encoding="utf-8")
-            return done
-    except (FileNotFoundError, ValueError):
-        pass
-    state.write_text(json.dumps(heading) + "\n", encoding="utf-8")
-    return []
-
-
-def _chunk(scorer: Scorer, rows: Sequence[dict | Unread], measured: Mapping[str, str]) -> list[dict | str]:
-    """For each row what was measured, or why it could not be."""
-    good = [
-        {**row, **{name: row.get(held) for name, held in measured.items()}} for row in rows if isinstance(row, dict)
-    ]
-    lacking = [i for i, row in enumerate(good) if scorer.uses and row.get("completion") is None]
-    found = scorer.measure([{**row, "completion": ""} if i in lacking else row for i, row in enumerate(good)])
-    outcomes = []
-    for i in range(len(good)):
-        if i in lacking:
-            outcomes.append("there is no `completion`")
+        group = told(key, group_id)
+        moment = told(step, step_of) if step else None
+        values = {name: told(called, value_of, spec.program.columns[name]) for name, called in held.items()}
+        if spec.uses and row.get("completion") is None:
+            wrong.append("there is no `completion`")
+        if wrong:
+            bad[i] = "; ".join(wrong)
         else:
-            outcomes.append(found.bad.get(i) or {name: values[i] for name, values in found.columns.items()})
-    left = iter(outcomes)
-    return [next(left) if isinstance(row, dict) else row.reason for row in rows]
+            read.groups[i], read.steps[i], read.values[i] = group, moment, values
+    return read
 
 
-def _add_advantages(
-    spec: Spec,
-    rows: dict[int, dict],
-    bad: dict[int, str],
-    key: str,
-    measured: Mapping[str, str],
-    total_steps: int | None,
-) -> int:
-    """Give every row its `advantage`, step by step, and say how many groups there are.
+def _measure(scorer: Scorer, rows: Rows, read: Read, partial: Partial, progress: Callable[[int, int], None]) -> None:
+    """Every row that is good and not measured yet, a chunk at a time."""
+    left = [i for i in read.groups if i not in partial.outcomes]
+    done = len(read.groups) - len(left)
+    for first in range(0, len(left), CHUNK):
+        progress(done + first, len(read.groups))
+        chunk = left[first : first + CHUNK]
+        partial.add(dict(zip(chunk, _chunk(scorer, [{**rows.rows[i], **read.values[i]} for i in chunk]), strict=True)))
+    progress(len(read.groups), len(read.groups))
 
-    Rows that a spec cannot take at all are moved from `rows` to `bad`, with the reason. Raises BadLog.
-    """
+
+def _chunk(scorer: Scorer, rows: Sequence[dict]) -> Iterator[Outcome]:
+    """For each row what was measured, or why it could not be."""
+    found = scorer.measure(rows)
+    for i in range(len(rows)):
+        yield found.bad.get(i) or {name: values[i] for name, values in found.columns.items()}
+
+
+def _added(prefix: str, names: Sequence[str], measured: Mapping[int, Mapping], places: Sequence[int]) -> dict:
+    """The columns of what was measured."""
+    return {prefix + name: [measured[i][name] for i in places] for name in names}
+
+
+def _advantages(
+    spec: Spec, read: Read, measured: Mapping[int, Mapping], bad: dict[int, str], total_steps: int | None
+) -> dict[int, float]:
+    """The advantage of every row, step by step. Rows that a spec cannot take at all go to `bad`. Raises BadLog."""
     fn = compile(spec)
-    step_key = next((name for name in STEP_KEYS if any(name in row for row in rows.values())), None)
-    places: dict[object, list[int]] = {}
-    for i, row in rows.items():
-        places.setdefault(hashable(row.get(step_key)) if step_key else None, []).append(i)
-    last = total_steps or max((s for s in places if isinstance(s, int)), default=None)
-    groups = 0
+    batches: dict[int | None, list[int]] = {}
+    for i in measured:
+        batches.setdefault(read.steps[i], []).append(i)
+    last = total_steps or max((step for step in batches if step is not None), default=None)
+    found: dict[int, float] = {}
 
-    def advantages(step: object, chosen: list[int]) -> list[float]:
-        columns = {name: [rows[i].get(measured.get(name, name)) for i in chosen] for name in spec.columns}
-        ids = [hashable(rows[i].get(key)) for i in chosen]
-        return fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last).advantages.tolist()
+    def advantages(step: int | None, chosen: list[int]) -> list[float]:
+        columns = {
+            name: [(read.values[i] if name in read.held else measured[i])[name] for i in chosen]
+            for name in spec.columns
+        }
+        return fn(columns, [read.groups[i] for i in chosen], step=step, total_steps=last).advantages.tolist()
 
-    for step, chosen in places.items():
+    for step, chosen in batches.items():
         try:
-            found = advantages(step, chosen)
+            found |= dict(zip(chosen, advantages(step, chosen), strict=True))
         except ValueError as error:
             refused = {i: reason for i in chosen if (reason := _refusal(advantages, step, i))}
-            chosen = [i for i in chosen if i not in refused]
-            if not refused or not chosen:
+            left = [i for i in chosen if i not in refused]
+            if not refused or not left:
                 raise _without_advantages(error) from None
             bad |= refused
-            for i in refused:
-                del rows[i]
             try:
-                found = advantages(step, chosen)
+                found |= dict(zip(left, advantages(step, left), strict=True))
             except ValueError as error:
                 raise _without_advantages(error) from None
-        groups += len({hashable(rows[i].get(key)) for i in chosen})
-        for i, advantage in zip(chosen, found, strict=True):
-            rows[i]["advantage"] = advantage
-    return groups
+    return found
 
 
-def _refusal(advantages: Callable[[object, list[int]], list[float]], step: object, row: int) -> str:
+def _refusal(advantages: Callable[[int | None, list[int]], list[float]], step: int | None, row: int) -> str:
     """Why a spec cannot take a row by itself; nothing where it can."""
     try:
         advantages(step, [row])
@@ -264,58 +216,3 @@ def _refusal(advantages: Callable[[object, list[int]], list[float]], step: objec
 
 def _without_advantages(error: ValueError) -> BadLog:
     return BadLog(f"the rewards are scored, but not their advantages: {error}")
-
-
-def _write(output: Path, rows: list[dict]) -> None:
-    """The rows in a file, which has its name only once it is whole."""
-    partial = output.with_name(output.name + ".writing")
-    if output.suffix.lower() in (".parquet", ".pq"):
-        _write_parquet(partial, rows)
-    else:
-        with open(partial, "w", encoding="utf-8", newline="\n") as out:
-            out.writelines(json.dumps(row, default=str) + "\n" for row in rows)
-    os.replace(partial, output)
-
-
-def _write_parquet(path: Path, rows: list[dict]) -> None:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise BadLog("writing Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
-    columns, fields = [], []
-    for name in dict.fromkeys(key for row in rows for key in row):
-        values = [row.get(name) for row in rows]
-        try:
-            column = pyarrow.array(values)
-            whole = not pyarrow.types.is_nested(column.type) or (
-                column.to_pylist() == values and not _has_empty_structs(column.type)
-            )
-        except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError):
-            whole = False
-        if not whole:  # values of several kinds, or mappings with unlike keys, which would all get all keys
-            column = pyarrow.array([None if v is None else json.dumps(v, default=str) for v in values])
-        written = str(name).encode("utf-8", "backslashreplace").decode()
-        columns.append(column)
-        fields.append(pyarrow.field(written, column.type, metadata=None if whole else JSON_TEXT))
-    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, schema=pyarrow.schema(fields)), path)
-
-
-def _has_empty_structs(kind) -> bool:
-    """Whether a type has a structure without keys in it, which Parquet does not."""
-    import pyarrow
-
-    inner = [kind.field(i).type for i in range(kind.num_fields)]
-    return (pyarrow.types.is_struct(kind) and not inner) or any(map(_has_empty_structs, inner))
-
-
-def _set_aside(output: Path, rows: Sequence[dict | Unread], bad: Sequence[tuple[int, str]]) -> None:
-    aside = output.with_suffix(".bad.jsonl")
-    if not bad:
-        aside.unlink(missing_ok=True)
-        return
-    with open(aside, "w", encoding="utf-8", newline="\n") as out:
-        for number, reason in bad:
-            row = rows[number - 1]
-            held = {"text": row.text} if isinstance(row, Unread) else {"rollout": row}
-            out.write(json.dumps({"row": number, "reason": reason, **held}, default=str) + "\n")
