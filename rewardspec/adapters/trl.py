@@ -15,6 +15,7 @@ deviation in the group; what reward functions measured stands under `rewards/`, 
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
