@@ -11,15 +11,19 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test test-openrlhf test-processors bench clean
+.PHONY: demo lint test test-openrlhf test-processors bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.test  ## all tests
+test: lint  ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 	$(MAKE) test-processors
 	$(MAKE) test-openrlhf
+
+lint: $(VENV)/.test  ## what a linter finds, and the layout of the code
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
 
 test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
 	OMP_NUM_THREADS=1 $(OPENRLHF)/bin/python -m pytest tests/openrlhf
