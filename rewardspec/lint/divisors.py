@@ -12,6 +12,7 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.lint.finding import Facts, finding
 from rewardspec.lint.outcome import words_of
+from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Level, format_number
 
 SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
@@ -215,7 +216,10 @@ def _counts_without_end(facts: Facts, column: Node) -> bool:
 
 
 def _changed(facts: Facts, group: tuple) -> tuple[str, Fraction] | None:
-    """The component in which two rollouts differ, and by how much; None if one differs by over 1% of what it can."""
+    """The component in which two rollouts differ, and by how much.
+
+    None if one differs by over 1% of what it can, but for those that compare rollouts themselves (`minmax(tokens)`).
+    """
     found = None
     for name, node in facts.shaped.items():
         values = facts.shaped_in(name, group)
@@ -223,7 +227,8 @@ def _changed(facts: Facts, group: tuple) -> tuple[str, Fraction] | None:
             return None
         apart = abs(values[0] - values[1])
         far = node.domain.hi - node.domain.lo if node.domain.bounded else max(map(abs, values))
-        if apart and apart > far / 100:
+        compares = any(n.op in REDUCTIONS for n in walk([node]))
+        if apart and apart > far / 100 and not compares:
             return None
         found = (name, apart) if apart else found
     return found

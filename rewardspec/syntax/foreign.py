@@ -223,7 +223,7 @@ _KEYS = [  # of the spec
     ("eps ddof", "write `numerics: {eps: 1e-4, ddof: 0}`"),
     ("ignore suppress disable noqa", "write `allow: {phantom-gradient: the format is to be learnt first}`"),
     ("assert asserts checks tests invariants properties", "write `guarantees: {bounded: within(4)}`"),
-    ("outcome success correct", "it is a component: `components: {correct: {values: [0, 1]}}`"),
+    ("success correct", "it is a component: `components: {correct: {values: [0, 1]}}`"),
 ]
 
 _PART_KEYS = [  # of a signal or a component
