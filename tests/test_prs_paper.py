@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rewardspec
@@ -46,6 +46,18 @@ def test_passing_a_stage_never_lowers_the_total():
                 assert x >= y
 
 
+def test_baseline_of_short_answers_is_an_exact_match():
+    """Eq. 7: what PRS tells apart (Eq. 13) is one and the same to it, and a group of near misses has no gradient."""
+    spec = rewardspec.load(SPECS / "zero_one.yaml")
+    (function,) = rewardspec.rewards.for_trl(spec)
+    texts = ["<answer>Jane Austen</answer>", "<answer>Jane</answer>", "Jane Austen", "<answer>jane austen.</answer>"]
+    found = function(prompts=["p"] * 4, completions=texts, answer=["Jane Austen"] * 4)
+    assert found == [1, 0, 0, 1]
+    fn = rewardspec.compile(spec)
+    assert fn({"correct": found}, 4).advantages.tolist() == pytest.approx([1, -1, -1, 1], abs=1e-5)
+    assert not fn({"correct": [0, 0, 0]}, 3).advantages.any()
+
+
 values = st.floats(-6, 6, width=32)
 
 
@@ -63,6 +75,7 @@ def test_general_form(rows):
     assert totals(GENERAL, rows, ("r1", "r2", "r3", "r4")) == pytest.approx(expected, abs=1e-5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(values, st.sampled_from([-1, 0, 0.5, 1, 2])), min_size=1, max_size=6))
 def test_general_form_of_any_list_of_stages(stages):
     """A spec written for this list; that a stage is passed is worth more than that it is not."""

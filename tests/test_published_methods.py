@@ -89,6 +89,36 @@ def test_gdpo_code(batch, suffix):
     agree(f"gdpo/code{suffix}", columns, groups, expected)
 
 
+@many
+@given(rollouts(pass_rate=[0, 0.25, 0.5, 1], tokens=[10, 4000, 5000]), st.sampled_from(["", "_grpo"]))
+def test_gdpo_code_with_two_rewards(batch, suffix):
+    columns, groups = batch
+    rewards = {"pass_rate": columns["pass_rate"]}
+    rewards["length"] = np.where(columns["pass_rate"] >= 1, columns["tokens"] <= 4000, 0.0)
+    expected = ref.SCHEMES[suffix[1:] or "gdpo"](rewards, dict.fromkeys(rewards, 1), groups)
+    agree(f"gdpo/code_two{suffix}", columns, groups, expected)
+
+
+@many
+@given(rollouts(correct=[0, 1], tokens=[0, 4000, 4001, 9000], no_error=[0, 1]))
+@pytest.mark.parametrize("name", ["math", "math_conditioned", "code"])
+def test_gdpo_with_groups_filtered_by_the_sum(name, batch):
+    """App. E: verl leaves out groups whose sums are alike before anything is normalised, the batch step included."""
+    columns, groups = batch
+    length = (columns["tokens"] <= 4000).astype(float)
+    rewards = {"correct": columns["correct"], "length": length if name == "math" else length * columns["correct"]}
+    if name == "code":
+        rewards["no_error"] = columns["no_error"]
+        columns = {**columns, "pass_rate": columns["correct"]}
+    sums, ids = sum(rewards.values()), np.array(groups)
+    live = np.array([len(set(sums[ids == group])) > 1 for group in groups])
+    expected = np.zeros(len(groups))
+    if live.any():
+        inside = {key: x[live] for key, x in rewards.items()}
+        expected[live] = ref.gdpo(inside, dict.fromkeys(inside, 1), ids[live].tolist())
+    agree(f"gdpo/{name}_filtered", columns, groups, expected)
+
+
 METHODS = ["original", "equal_max", "two_stage", "smooth", "length", "length_dynamic"]
 
 
@@ -124,6 +154,25 @@ def test_papo_on_dapo(batch):
 
 
 @many
+@given(rollouts(correct=[0, 1], tokens=[10, 4096, 6144, 7168, 8192, 9000]))
+def test_outcome_on_dapo(batch):
+    """Groups of right answers, or of wrong ones, are left out; the others have GRPO on outcome and penalty."""
+    columns, groups = batch
+    penalty = -np.clip((columns["tokens"] - 4096) / 4096, 0, 1)
+    differs = ref.std(columns["correct"], groups) > 0
+    found = ref.advantage_of(columns["correct"] + penalty, groups, [columns["correct"], penalty])
+    agree("papo/orm_dapo", columns, groups, np.where(differs, found, 0.0))
+
+
+@many
+@given(rollouts(correct=[0, 1]))
+@pytest.mark.parametrize("name", ["zero_one", "long_zero_one"])
+def test_zero_one_reward(name, batch):
+    columns, groups = batch
+    agree(f"prs/{name}", columns, groups, ref.advantage_of(columns["correct"], groups, ddof=0))
+
+
+@many
 @given(rollouts(process=[-1, 0, 1], format=[0, 0.1], judge=[0, 1], answer=(0.0, 1.0)))
 def test_prs(batch):
     columns, groups = batch
@@ -143,15 +192,17 @@ def test_prs_general(batch):
 
 
 @many
-@given(rollouts(process=[-1, 0, 1], format=[0, 0.1], answer=[0, 0.25, 1]), st.integers(0, 1000))
-@pytest.mark.parametrize("method", ["vspo", "uniform", "no_clip"])
+@given(rollouts(process=[-1, 0, 1], format=[0, 0.1], judge=[0, 1], answer=[0, 0.25, 1]), st.integers(0, 1000))
+@pytest.mark.parametrize("method", ["vspo", "vspo_long", "uniform", "no_clip", "uniform_no_clip"])
 def test_vspo(method, batch, step):
     columns, groups = batch
-    total = ref.prs_short(columns["process"], columns["format"], columns["answer"])
+    names = ("process", "format", "answer") if method == "vspo" else ("process", "format", "judge", "answer")
+    reward = ref.prs_short if method == "vspo" else ref.prs_long
+    total = reward(*(columns[name] for name in names))
     out = compiled(f"vspo/{method}")(columns, groups, step=step, seed=1)
     copies = dict(zip(dict.fromkeys(groups), out.copies.tolist(), strict=True))
     assert sum(copies.values()) == (len(copies) if any(copies.values()) else 0)
-    expected = ref.vspo(total, groups, copies, clip=method != "no_clip", parts=[np.ones_like(total)])
+    expected = ref.vspo(total, groups, copies, clip="no_clip" not in method, parts=[np.ones_like(total)])
     np.testing.assert_allclose(out.advantages.numpy(), expected, rtol=0, atol=1e-9)
 
 

@@ -19,12 +19,23 @@ ISSUE = {  # the methods of the papers, folder by folder
         f"{task}{scheme}"
         for task in ("code", "math", "math_conditioned", "tool_calling")
         for scheme in ("", "_decoupled", "_dr_grpo", "_grpo")
-    ],
-    "papo": ["fullnorm", "mult", "orm", "papo", "papo_dapo", "prm"],
-    "prs": ["general", "long", "short"],
+    ]
+    + ["code_filtered", "code_two", "code_two_grpo", "math_conditioned_filtered", "math_filtered"],
+    "papo": ["fullnorm", "mult", "orm", "orm_dapo", "papo", "papo_dapo", "prm"],
+    "prs": ["general", "long", "long_zero_one", "short", "zero_one"],
     "rc_grpo": ["rc_grpo"],
-    "toolrl": ["equal_max", "length", "length_dynamic", "original", "smooth", "two_stage"],
-    "vspo": ["no_clip", "uniform", "vspo"],
+    "toolrl": [
+        "coarse",
+        "equal_max",
+        "fine",
+        "intermediate",
+        "length",
+        "length_dynamic",
+        "original",
+        "smooth",
+        "two_stage",
+    ],
+    "vspo": ["no_clip", "uniform", "uniform_no_clip", "vspo", "vspo_long"],
 }
 EVERY_SPEC = pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).as_posix())
 

@@ -1,7 +1,9 @@
 """ToolRL, Sec. 5.1 and 5.2: scales and length rewards that move with training."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rewardspec
@@ -97,3 +99,50 @@ def test_moment_that_does_not_tell_the_progress():
     assert schedule(spec, read_moments("0,100%", None), None)[0][2:] == ("{-2, 2}", "{-1, 1}")
     with pytest.raises(ValueError, match="`progress`, which 30 does not tell: add --total-steps"):
         schedule(spec, read_moments("30", None), None)
+
+
+# Sec. 5.3: granularities of the correctness reward. Two gold calls of unlike names, so that pairs are clear.
+GOLD = {"a": {"x": 1, "y": 2}, "b": {"z": 3}}
+MADE = [
+    GOLD,
+    {"a": {"x": 1, "y": 5}, "b": {"z": 3}},  # a wrong value
+    {"a": {"x": 1}, "b": {"z": 3}},  # a parameter too few
+    {"a": {"x": 1, "y": 2}, "c": {"z": 3}},  # a wrong name
+    {"a": {"x": 1, "y": 2, "w": 0}, "b": {"z": 4}},
+    {"c": {}, "d": {}},
+]
+
+
+def matched(granularity, made):
+    """R_max and S_max of Sec. 5.3, as they are written there."""
+    pairs = [(made.get(name), gold) for name, gold in GOLD.items()]
+    keys = sum(made is not None and made.keys() == gold.keys() for made, gold in pairs)
+    values = sum(made.get(k) == v for made, gold in pairs if made is not None for k, v in gold.items())
+    whole = sum(made == gold for made, gold in pairs)
+    jaccard = len(GOLD.keys() & made.keys()) / len(GOLD.keys() | made.keys())
+    names = float(GOLD.keys() == made.keys())
+    return {
+        "fine": (names + keys + values, 1 + len(GOLD) + sum(map(len, GOLD.values()))),
+        "intermediate": (jaccard + whole, 1 + len(GOLD)),
+        "coarse": (float(made == GOLD), 1),
+    }[granularity]
+
+
+def written(calls):
+    lines = "\n".join(json.dumps({"name": name, "parameters": values}) for name, values in calls.items())
+    return f"<think>t</think>\n<tool_call>\n{lines}\n</tool_call>"
+
+
+@pytest.mark.parametrize("granularity", ["fine", "intermediate", "coarse"])
+def test_granularities_from_texts_to_advantages(granularity):
+    spec = rewardspec.load(SPECS / f"{granularity}.yaml")
+    texts = [written(made) for made in MADE] + ["<think>t</think>"]
+    functions = rewardspec.rewards.for_trl(spec)
+    rows = {"prompts": ["p"] * len(texts), "completions": texts, "answer": [written(GOLD)] * len(texts)}
+    columns = {function.__name__: function(**rows) for function in functions}
+    assert columns["format"] == [1] * len(MADE) + [0]
+    scores = [6 * reward / most - 3 for reward, most in (matched(granularity, made) for made in MADE)] + [-3]
+    assert columns["correctness"] == pytest.approx(scores)
+    total = np.array(scores) + columns["format"]
+    expected = (total - total.mean()) / (total.std() + 1e-6)  # divisor G, Sec. 3.4
+    assert rewardspec.compile(spec)(columns, len(texts)).advantages.tolist() == pytest.approx(expected, abs=1e-5)

@@ -341,6 +341,13 @@ def test_verify_command(tmp_path):
 
 EXPECTED = {  # sizes 2 to 4; every other guarantee of a shipped spec is proved
     "gdpo/code": {"*": "refuted"},
+    "gdpo/code_filtered": {"*": "refuted"},
+    "gdpo/code_two": {  # pass rates below 1 are rewarded
+        "*": "not refuted",
+        "no wrong answer is rewarded": "refuted",
+        "a group that fails is silent": "refuted",
+    },
+    "gdpo/math_filtered": {"*": "refuted"},
     "gdpo/math": {"*": "refuted"},
     "gdpo/tool_calling": {
         "right throughout is never punished": "not refuted",
@@ -356,11 +363,14 @@ EXPECTED = {  # sizes 2 to 4; every other guarantee of a shipped spec is proved
         "right answers above wrong ones": "refuted",
         "a group with right and wrong answers is live": "refuted",
     },
+    "papo/orm_dapo": {"*": "refuted", "a group that fails is silent": "not refuted"},
     "papo/papo_dapo": {"*": "refuted", "a group that fails is silent": "not refuted"},
     "prs/general": {"*": "not refuted"},
     "prs/long": {"*": "not refuted"},
     "prs/short": {"*": "not refuted"},
     "toolrl/equal_max": {"*": "not refuted"},
+    "toolrl/fine": {"*": "not refuted"},
+    "toolrl/intermediate": {"*": "not refuted"},
     "toolrl/length": {"*": "not refuted"},
     "toolrl/length_dynamic": {"*": "not refuted"},
     "toolrl/original": {"*": "not refuted"},
@@ -368,8 +378,11 @@ EXPECTED = {  # sizes 2 to 4; every other guarantee of a shipped spec is proved
     "toolrl/two_stage": {"*": "not refuted"},
     "vspo/no_clip": {"*": "not refuted"},
     "vspo/uniform": {"*": "not refuted"},
+    "vspo/uniform_no_clip": {"*": "not refuted"},
     "vspo/vspo": {"*": "not refuted"},
+    "vspo/vspo_long": {"*": "not refuted"},
 }
+EXPECTED["gdpo/code_two_grpo"] = EXPECTED["gdpo/code_two"]
 EXPECTED |= {
     f"gdpo/{task}{scheme}": {"*": "refuted"}
     for task in ("code", "math")

@@ -13,24 +13,39 @@ import rewardspec
 from rewardspec.emit.support.philox import philox, uniforms
 
 SPECS = Path(__file__).parents[1] / "specs/vspo"
-VSPO, UNIFORM, NO_CLIP = (rewardspec.compile(SPECS / f"{name}.yaml") for name in ("vspo", "uniform", "no_clip"))
-# Rewards of PRS: -1 unparsed, 0.1 parsed but for the answer, 1.1 + answer. Four groups with spread, and two without.
+VSPO, LONG, UNIFORM, NO_CLIP, UNIFORM_NO_CLIP = (
+    rewardspec.compile(SPECS / f"{name}.yaml")
+    for name in ("vspo", "vspo_long", "uniform", "no_clip", "uniform_no_clip")
+)
+# Rewards of PRS: -1 unparsed, 0.1 parsed but for the answer, 1.1 + answer (short) or + judge (long). Four groups with
+# spread, and two without.
 GROUPS = [[1.1, 1.1, 1.1, 2.1], [-1, -1, -1, 2.1], [-1, 0.1, 1.1, 2.1], [2.0, 2.1, 2.1, 2.1], [-1] * 4, [2.1] * 4]
 # Four groups of which each has a good chance to be drawn, and three whose places it then takes.
-NEAR = [[0, 0, 0.1, 0.1], [-1, -1, 0, 0], [0, 0, 0, 0.1], [1.1, 1.1, 1.6, 1.6], [-1] * 4, [2.1] * 4, [0] * 4]
+NEAR = [[0, 0, 0.1, 0.1], [-1, -1, 0, 0], [0, 0, 0, 0.1], [1.1, 1.1, 2.1, 2.1], [-1] * 4, [2.1] * 4, [0] * 4]
 
 
 def columns(groups):
-    """The columns of PRS's reward for the totals in `groups`."""
+    """The columns of PRS's reward for the totals in `groups`; what the judge says is worth as much as the answer."""
     total = np.concatenate([np.asarray(g, dtype=float) for g in groups])
     process = np.where(total >= 1, 1.0, np.where(total >= 0, 0.0, -1.0))
     form = np.where((total == -1) | (total == 0), 0.0, 0.1)
-    return {"process": process, "format": form, "answer": np.clip(total - process - form, 0, 1)}
+    rest = np.clip(total - process - form, 0, 1)
+    return {"process": process, "format": form, "answer": rest}
+
+
+def long_columns(groups):
+    """The same totals in the reward for long answers, Eq. 14: from the judge alone, with nothing for the answer."""
+    found = columns(groups)
+    assert set(found["answer"].round(6)) <= {0.0, 0.9, 1.0}
+    with_format = np.where(found["answer"].round(6) == 0.9, 0.0, found["format"])  # 2.0 is 1 + 1, without the format
+    judge = (found["answer"] > 0.5).astype(float)
+    return {"process": found["process"], "format": with_format, "judge": judge, "answer": np.zeros_like(judge)}
 
 
 def run(fn, groups, step, seed=0):
     ids = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-    return fn(columns(groups), ids.tolist(), step=step, seed=seed)
+    make = long_columns if "judge" in fn.spec.columns else columns
+    return fn(make(groups), ids.tolist(), step=step, seed=seed)
 
 
 def test_philox_is_numpys():
@@ -59,7 +74,9 @@ def values(groups):
     return {i: (most - np.mean(g)) * np.var(g) for i, g in enumerate(groups) if np.var(g) >= 1e-6}
 
 
-@pytest.mark.parametrize(("fn", "temperature"), [(VSPO, 0.1), (NO_CLIP, 0.1), (UNIFORM, np.inf)])
+@pytest.mark.parametrize(
+    ("fn", "temperature"), [(VSPO, 0.1), (LONG, 0.1), (NO_CLIP, 0.5), (UNIFORM, np.inf), (UNIFORM_NO_CLIP, np.inf)]
+)
 def test_draws_follow_the_softmax_of_values(fn, temperature):
     found = values(NEAR)
     odds = np.exp(np.array(list(found.values())) / temperature)
@@ -117,7 +134,15 @@ def test_nothing_is_drawn_where_no_group_or_every_group_is_kept(groups):
     assert advantages.equal(out.advantages)
 
 
-@pytest.mark.parametrize(("fn", "factors"), [(VSPO, {1: 1, 2: 1.5, 3: 5 / 3}), (NO_CLIP, {1: 1, 2: 2, 3: 3})])
+CLIPPED, NOT_CLIPPED = {1: 1, 2: 1.5, 3: 5 / 3}, {1: 1, 2: 2, 3: 3}
+
+
+@pytest.mark.parametrize(
+    ("fn", "factors"),
+    [
+        (VSPO, CLIPPED), (LONG, CLIPPED), (UNIFORM, CLIPPED), (NO_CLIP, NOT_CLIPPED), (UNIFORM_NO_CLIP, NOT_CLIPPED)
+    ],
+)  # fmt: skip
 def test_factor_of_one_two_and_three_copies(fn, factors):
     """Eq. 21 with alpha = 2; without the clip Eq. 20."""
     grpo = rewardspec.compile(rewardspec.load(SPECS / "vspo.yaml", advantage="grpo"))
@@ -140,7 +165,7 @@ def clipped_objective(logits, old, actions, advantages):
     return torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).sum()
 
 
-@pytest.mark.parametrize("fn", [VSPO, UNIFORM, NO_CLIP])
+@pytest.mark.parametrize("fn", [VSPO, LONG, UNIFORM, NO_CLIP, UNIFORM_NO_CLIP])
 def test_moved_rows_and_weights_give_the_same_gradient(fn):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(24, 5, generator=generator, dtype=torch.float64)
