@@ -9,11 +9,12 @@ import itertools
 import linecache
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from math import isfinite, nan
 from os import PathLike
 from pathlib import Path
 from pickle import PicklingError
@@ -23,7 +24,8 @@ from rewardspec._version import __version__
 from rewardspec.conditioning import Condition
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
 from rewardspec.ir.graph import DEEPEST, canonical, walk
-from rewardspec.ir.lower import Program, lower
+from rewardspec.ir.lower import ComponentValue, Program, lower
+from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Source
 from rewardspec.spec.declarations import Declarations, read_declarations
 from rewardspec.spec.document import Document
@@ -141,6 +143,42 @@ class Spec:
                 found[name] = Spec(self.source, bare, program)
         return found
 
+    def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence]], list[float]] | None:
+        """The weighted total of single rollouts, `fn(columns)`, [N], as these columns tell it by themselves.
+
+        Of components that look at the group, the batch or another column nothing is known of one rollout: they are
+        left out, and so is a value that is missing. What depends on the moment is as at the end of the run, and left
+        out if it grows with `step` without bound. None where nothing is left. A value that the spec does not allow
+        gives NaN for all.
+        """
+        terms = [
+            (ended.weight, ended.shaped)
+            for own, ended in zip(self.program.components, self._ended.program.components, strict=True)
+            if _told_by(own, columns)
+        ]
+        if not terms:
+            return None
+        graph = self._ended.program.graph
+        summands = [graph.apply("*", weight, graph.coalesce(x, graph.const(0))) for weight, x in terms]
+        total = graph.spread(graph.sum_components(summands))
+        if not any(node.op == "column" for node in walk([total])):
+            return None
+        program = replace(self._ended.program, advantage=total, components=[], keep=None, copies=None)
+        function = compile(Spec(self.source, self.declarations, program))
+
+        def totals(given: Mapping[str, Sequence]) -> list[float]:
+            try:
+                return function(given, groups=1).advantages.tolist()
+            except function.RolloutError:
+                return [nan] * len(next(iter(given.values())))
+
+        return totals
+
+    @cached_property
+    def _ended(self) -> Spec:
+        """The spec as it is at the end of a long run."""
+        return self.at(step=LONG, total_steps=LONG, progress=Fraction(1))
+
     @property
     def condition(self) -> Condition | None:
         """The reward tokens of `condition:`, None for a spec without."""
@@ -205,6 +243,21 @@ class Spec:
 
         with deep_stack():
             return emit_module(self.program, self.name, self.about, self.fingerprint, __version__)
+
+
+LONG = 10**6  # steps
+
+
+def _told_by(component: ComponentValue, columns: Collection[str]) -> bool:
+    """Whether what a component adds to the total of one rollout follows from these columns of that rollout."""
+    nodes = walk([component.shaped, component.weight])
+    if any(node.op in (*REDUCTIONS, "copies") or node.attributes[:1] == ("batch_size",) for node in nodes):
+        return False
+    if any(node.op == "column" and node.attributes[0] not in columns for node in nodes):
+        return False
+    grows = any(node.op == "given" and node.attributes[0] != "progress" for node in nodes)
+    ends = [end for node in (component.shaped, component.weight) for end in (node.domain.lo, node.domain.hi)]
+    return not grows or all(isfinite(end) for end in ends)
 
 
 @contextmanager

@@ -148,3 +148,56 @@ def test_a_reward_model_and_functions_of_the_spec(tmp_path):
 def test_constants_go_with_a_text_not_with_a_spec_that_was_read(tmp_path):
     with pytest.raises(BindingError, match="has been read already"):
         trainer(tmp_path, rewardspec.loads(SPEC), reward_funcs=[], constants={"w": 3})
+
+
+WEIGHED = """
+rewardspec: 1
+signals: {tokens: {range: [0, .inf]}, data_source: {values: [math, code]}}
+components:
+  format: {use: toolrl.format, weight: 0.5}
+  correctness: {use: toolrl.correctness, missing: ignore, weight: 2 * progress}
+  late: {expr: format, weight: 1 if step < 30 else 0.25}
+  growing: {expr: format, weight: step}
+  relative: {expr: format - mean(format)}
+  long: tokens / 100
+  math: {expr: format, when: data_source == math, weight: 8}
+advantage: gdpo
+"""
+GOLD = '<think>t</think>\n<tool_call>\n{"name": "f", "parameters": {"x": 1}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(("source", "score"), [("math", 0.5 + 2 * 3 + 0.25 + 8), ("code", 0.5 + 2 * 3 + 0.25)])
+def test_score_is_the_weighted_total_as_far_as_one_rollout_tells_it(source, score):
+    compute_score = rewardspec.rewards.for_verl(rewardspec.loads(WEIGHED))
+    found = compute_score(data_source=source, solution_str=GOLD, ground_truth=GOLD)
+    assert found == {"score": score, "format": 1, "correctness": 3}  # right, at the end of the run
+
+
+def test_rewards_and_scores_of_openrlhf_are_the_weighted_total():
+    text = WEIGHED.replace(", data_source: {values: [math, code]}", "").replace(
+        "  math: {expr: format, when: data_source == math, weight: 8}\n", ""
+    )
+    reward_func = rewardspec.rewards.for_openrlhf(rewardspec.loads(text))
+    found = reward_func(["p" + GOLD, "pno"], ["p", "p"], [GOLD, GOLD])
+    assert found["rewards"].tolist() == found["scores"].tolist()
+    # a completion without a call is as wrong as can be: -3 of correctness, at twice the weight
+    assert found["rewards"].tolist() == [0.5 + 2 * 3 + 0.25, 2 * -3]
+
+
+def test_a_value_that_is_missing_is_none_to_verl_whose_validation_skips_it():
+    from verl.trainer.ppo.metric_utils import process_validation_metrics
+
+    spec = """rewardspec: 1
+components:
+  same: {use: qa.exact_match, with: {tag: none}}
+  words: {use: toolrl.think_words, with: {only_when: same >= 1}, missing: ignore, weight: 0.01}
+advantage: grpo
+"""
+    compute_score = rewardspec.rewards.for_verl(rewardspec.loads(spec))
+    infos = [compute_score("d", text, "7") for text in ("<think>a b</think>7", "8", "7")]
+    assert [info["words"] is None for info in infos] == [True, True, False] or infos[1]["words"] is None
+    found = process_validation_metrics(
+        ["d"] * 3, ["u"] * 3, {"reward": [0.0] * 3} | {k: [info[k] for info in infos] for k in infos[0]}
+    )
+    values = [value for metrics in found["d"].values() for value in metrics.values()]
+    assert values and not any(value != value for value in values)

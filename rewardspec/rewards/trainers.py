@@ -82,22 +82,23 @@ def _rows(prompts: Sequence, completions: Sequence, columns: Mapping) -> list[di
 
 def for_verl(
     spec, *, allow_python: Allowed = False, functions: Mapping[str, Callable] = {}
-) -> Callable[..., dict[str, float]]:
+) -> Callable[..., dict[str, float | None]]:
     """`compute_score` for verl: a dict with a value for each column, and `score`, which verl wants.
 
     The ground truth is the column `answer`, whatever `extra_info` holds by that name; `extra_info` holds all others.
     A prompt is among those alone: where it is called otherwise, a spec has `with: {prompt: question}`. A value that
-    is missing is NaN. `score` is the plain sum of what was measured, for verl's own tables: no advantage is worked
-    out from it. Raises ScoringError.
+    is missing is None. `score` is the spec's weighted total as far as one rollout tells it (`Spec.weighed`), for
+    verl's own tables: no advantage is worked out from it. Raises ScoringError.
     """
     scorer = _scorer(spec, allow_python, functions)
+    weigh = _weighed(spec, [*scorer.names, "data_source"])
 
-    def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> dict[str, float]:
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> dict[str, float | None]:
         known = {"answer": ground_truth, "ground_truth": ground_truth, "data_source": data_source}
         (found,) = scorer.required([{**(extra_info or {}), **known, "completion": solution_str}])
-        values = {name: math.nan if value is None else value for name, value in found.items()}
-        return {"score": _sum(found), **values}
+        return {"score": weigh([{**known, **found}])[0], **found}
 
+    compute_score.spec = spec  # for the adapter, which compares it with the run's
     return compute_score
 
 
@@ -113,10 +114,11 @@ def for_openrlhf(
     A query is a prompt and its completion with the tokens that end it, which are taken off. ends: their texts, as in
     `tokenizer.all_special_tokens`; where nothing is said, what looks like one, such as `<|im_end|>` or `</s>`. Of a
     prompt that was cut off at its beginning the rest is enough.
-    The label is the column `answer`. `rewards` and `scores` are the plain sum of what was measured, for OpenRLHF's
-    own tables: no advantage is worked out from it. Raises ScoringError.
+    The label is the column `answer`. `rewards` and `scores` are the spec's weighted total as far as one rollout
+    tells it (`Spec.weighed`), for OpenRLHF's own tables: no advantage is worked out from it. Raises ScoringError.
     """
     scorer = _scorer(spec, allow_python, functions)
+    weigh = _weighed(spec, scorer.names)
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence, **_) -> dict:
         import torch
@@ -126,13 +128,14 @@ def for_openrlhf(
             for query, prompt, label in zip(queries, prompts, labels, strict=True)
         ]
         found = scorer.required(rows)
-        sums = torch.tensor([_sum(values) for values in found])
+        totals = torch.tensor(weigh(found))
         logs = {
             name: torch.tensor([math.nan if values[name] is None else values[name] for values in found])
             for name in scorer.names
         }
-        return {"rewards": sums, "scores": sums, "extra_logs": logs}
+        return {"rewards": totals, "scores": totals, "extra_logs": logs}
 
+    reward_func.spec = spec  # for the adapter, which compares it with the run's
     return reward_func
 
 
@@ -168,5 +171,14 @@ def _after(prompt: str, query: str) -> str:
     )
 
 
-def _sum(values: Mapping[str, float | None]) -> float:
-    return math.fsum(value for value in values.values() if value is not None)
+def _weighed(spec, columns: Sequence[str]) -> Callable[[Sequence[Mapping]], list[float]]:
+    """The weighted total of rows that hold these columns, as far as they tell it; 0 where they tell nothing."""
+    columns = [name for name in columns if name in spec.columns]
+    totals = spec.weighed(columns)
+
+    def weigh(rows: Sequence[Mapping]) -> list[float]:
+        if totals is None or not rows:
+            return [0.0] * len(rows)
+        return totals({name: [row[name] for row in rows] for name in columns})
+
+    return weigh
