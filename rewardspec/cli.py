@@ -245,11 +245,16 @@ def compile_(
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     set_: Set = [],  # noqa: B006
+    seed: Annotated[
+        int | None, typer.Option(help="With --target verl or openrlhf: of whatever is drawn.", show_default=False)
+    ] = None,
 ) -> None:
     """Print or write a spec as a Python module that needs only torch, or as what a trainer's configuration needs."""
     if target is not None:
-        _embed(file, target, output, force, dialect, set_, _allowed(trust, allow_python))
+        _embed(file, target, output, force, dialect, set_, _allowed(trust, allow_python), seed)
         return
+    if seed is not None:
+        _misuse("--seed goes with --target: a module is given its seed where it is called")
     source = _load(file, set_, dialect).python
     if output is None:
         typer.echo(source, nl=False)
@@ -262,7 +267,14 @@ def compile_(
 
 
 def _embed(
-    file: Path, target: str, folder: Path | None, force: bool, dialect: str | None, settings: list[str], allowed
+    file: Path,
+    target: str,
+    folder: Path | None,
+    force: bool,
+    dialect: str | None,
+    settings: list[str],
+    allowed,
+    seed: int | None,
 ) -> None:
     from rewardspec.adapters.binding import BindingError
     from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
@@ -271,10 +283,9 @@ def _embed(
         _misuse(f"--target is {', '.join(TARGETS)}, not {target!r}")
     if folder is None:
         _misuse("--target writes several files: name a folder with -o")
-    if settings:
-        _misuse("--target embeds the spec as it stands: change its `define:` in place of --set")
     try:
-        for path in write(embedded(_load(file, [], dialect), target, allowed), folder, force):
+        loaded, constants = _load(file, settings, dialect), _constants(settings)
+        for path in write(embedded(loaded, target, allowed, constants, seed), folder, force):
             typer.echo(f"wrote {path}", err=True)
     except BindingError as error:
         _misuse(str(error))

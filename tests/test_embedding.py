@@ -1,5 +1,8 @@
 """`rewardspec compile SPEC --target TRAINER -o DIR`: files that a trainer's configuration can use as they are."""
 
+import itertools
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +76,8 @@ def test_compile_command_with_a_target(tmp_path):
     for arguments, message in (
         (["--target", "verrl", "-o", tmp_path], "--target is"),
         (["--target", "verl"], "name a folder"),
-        (["--target", "verl", "-o", tmp_path, "--set", "limit=3"], "change its `define:`"),
+        (["--target", "trl", "-o", tmp_path, "--seed", "3"], "TRL draws by its own `seed`"),
+        (["--seed", "3"], "--seed goes with --target"),
         (["--target", "verl", "-o", math], "cannot write"),
         (["--target", "verl", "-o", tmp_path], "spec.yaml"),  # what another spec wrote there
     ):
@@ -112,3 +116,64 @@ advantage: grpo
     assert 'a dict with "score".' in embedded(measured, "verl")["run_verl.sh"]
     with pytest.raises(BindingError, match="holds names"):
         embedded(spec, "openrlhf")
+
+
+USES = """rewardspec: 1
+define: {limit: 0.5, half: 0.5}
+components:
+  brief: {expr: format <= limit, weight: half}
+  format: {use: toolrl.format}
+advantage: grpo
+"""
+CONSTANTS = {"limit": "0.25", "half": "1 / 3"}
+
+
+def said(target, files):
+    """The constants and the seed that a generated configuration hands to its trainer, as the trainer reads them."""
+    if target == "trl":
+        import yaml
+
+        from rewardspec.adapters.trl_hook import options
+
+        return options(yaml.safe_load(files["trl.yaml"])["env"])["constants"], None
+    script = files[f"run_{target}.sh"]
+    if target == "openrlhf":
+        words = shlex.split(script.partition("adapters.openrlhf ")[2])
+        pairs = list(itertools.pairwise(words))
+        return dict(b.split("=", 1) for a, b in pairs if a == "--set"), next(int(b) for a, b in pairs if a == "--seed")
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    words = [word for word in shlex.split(script.partition("main_ppo \\")[2]) if ".spec=" not in word and "=" in word]
+    values = {o.key_or_group: o.value() for o in OverridesParser.create().parse_overrides(words)}
+    where = "algorithm.rewardspec."
+    constants = {k.removeprefix(where + "constants."): str(v) for k, v in values.items() if ".constants." in k}
+    return constants, values[where + "seed"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_constants_and_seed_stand_in_what_is_written(target, monkeypatch, tmp_path):
+    monkeypatch.setenv("REWARDSPEC", str(SPECS / "gdpo/math.yaml"))  # what importing `trl_hook` reads
+    spec, seed = rewardspec.loads(USES, constants=CONSTANTS), None if target == "trl" else 11
+    files = embedded(spec, target, constants=CONSTANTS, seed=seed)
+    assert said(target, files) == (CONSTANTS, seed)
+    if target != "trl":
+        write(files, tmp_path)
+        name = {"verl": "compute_score", "openrlhf": "reward_func"}[target]
+        assert runpy.run_path(str(tmp_path / "reward.py"))[name].spec.fingerprint == spec.fingerprint
+    assert spec.fingerprint in "".join(text for name, text in files.items() if name != "advantage.py")
+
+
+def test_a_script_adds_to_the_modules_that_verl_imports(tmp_path):
+    (line,) = [
+        line
+        for line in embedded(rewardspec.loads(USES), "verl")["run_verl.sh"].splitlines()
+        if line.startswith("export VERL_USE_EXTERNAL_MODULES")
+    ]
+    for before, after in (("mine", "mine,rewardspec.adapters.verl"), ("", "rewardspec.adapters.verl")):
+        done = subprocess.run(
+            ["bash", "-euc", f"{line}; echo $VERL_USE_EXTERNAL_MODULES"],
+            env={"VERL_USE_EXTERNAL_MODULES": before} if before else {},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.strip() == after

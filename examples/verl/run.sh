@@ -6,7 +6,7 @@ set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 model="$1"
 shift
-export VERL_USE_EXTERNAL_MODULES=rewardspec.adapters.verl
+export VERL_USE_EXTERNAL_MODULES="${VERL_USE_EXTERNAL_MODULES:+$VERL_USE_EXTERNAL_MODULES,}rewardspec.adapters.verl"
 exec python -m verl.trainer.main_ppo \
   algorithm.adv_estimator=rewardspec \
   +algorithm.rewardspec.spec="$here/spec.yaml" \

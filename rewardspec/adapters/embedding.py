@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, cannot_carry
 from rewardspec.compiler import Spec
-from rewardspec.quoting import comment, python_file, shell, yaml
+from rewardspec.quoting import comment, hydra, python_file, shell, yaml
 from rewardspec.rewards.permission import Allowed, read_allowed
 from rewardspec.rewards.trainers import AUTOMATIC
 
@@ -18,16 +20,36 @@ FILLED = {  # columns that adapters measure themselves
 }
 
 
-def embedded(spec: Spec, target: str, allow_python: Allowed = False) -> dict[str, str]:
+@dataclass(frozen=True)
+class Given:
+    """What a run says beside the text of a spec.
+
+    constants: texts for names of `define:`, which it was read with. allowed: what may be imported of `python:`.
+    """
+
+    constants: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    allowed: Sequence[str] = ()
+
+
+def embedded(
+    spec: Spec,
+    target: str,
+    allow_python: Allowed = False,
+    constants: Mapping[str, object] = {},
+    seed: int | None = None,
+) -> dict[str, str]:
     """File names and texts: the spec as it stands, the stand-alone module, and the configuration of `target`.
 
     allow_python: what the files allow of functions that the spec names by `python:`; True for all of them.
-    Raises BindingError for a spec that the trainer cannot carry.
+    constants: what the spec was read with; the configuration hands them on, and so it does the seed.
+    Raises BindingError for a spec, a constant or a seed that the trainer cannot carry.
     """
     names = read_allowed(allow_python)
     own = sorted({use.python for use in spec.uses.values() if use.python is not None})
-    allowed = own if names is True else list(names or ())
-    return {"spec.yaml": spec.source.text, "advantage.py": spec.python} | TARGETS[target](spec, allowed)
+    texts = {name: str(value) for name, value in constants.items()}
+    given = Given(texts, seed, own if names is True else list(names or ()))
+    return {"spec.yaml": spec.source.text, "advantage.py": spec.python} | TARGETS[target](spec, given)
 
 
 def _head(spec: Spec, what: str) -> str:
@@ -39,22 +61,23 @@ def _others(spec: Spec, target: str) -> list[str]:
     return [name for name in spec.columns if name not in FILLED[target] and name not in spec.uses]
 
 
-def _reward_file(spec: Spec, target: str, name: str, allowed: list[str]) -> dict[str, str]:
+def _reward_file(spec: Spec, given: Given, target: str, name: str) -> dict[str, str]:
     """The module that a trainer imports for its reward function, for a spec that measures something itself."""
     if not spec.uses:
         return {}
     left = ", ".join(_others(spec, target))
     note = [f"It measures all but {left}: add these to what it returns."] if left else []
+    constants = f", constants={dict(given.constants)!r}" if given.constants else ""
     needed = any(use.python is not None for use in spec.uses.values())
-    permission = f", allow_python={allowed!r}" if needed else ""
-    if needed and not allowed:
+    permission = f", allow_python={given.allowed!r}" if needed else ""
+    if needed and not given.allowed:
         note.append("The spec names functions of its own: say in allow_python which modules it may import.")
     body = f"""from pathlib import Path
 
 import rewardspec
 from rewardspec.rewards import for_{target}
 
-{name} = for_{target}(rewardspec.load(Path(__file__).with_name("spec.yaml")){permission})
+{name} = for_{target}(rewardspec.load(Path(__file__).with_name("spec.yaml"){constants}){permission})
 """
     return {"reward.py": python_file([_head(spec, "Reward functions"), *note], body)}
 
@@ -68,8 +91,11 @@ def _asks_for(spec: Spec, target: str, own: str) -> str:
     return f"returns {own}" + (f" and {names}" if names else "")
 
 
-def _verl(spec: Spec, allowed: list[str]) -> dict[str, str]:
-    dialect = f"  +algorithm.rewardspec.dialect={shell(spec.dialect)} \\\n" if spec.dialect else ""
+def _verl(spec: Spec, given: Given) -> dict[str, str]:
+    more = {"dialect": spec.dialect} if spec.dialect else {}
+    more |= {f"constants.{name}": _overridden(value) for name, value in given.constants.items()}
+    more |= {"seed": str(given.seed)} if given.seed is not None else {}
+    settings = "".join(f"  {shell(f'+algorithm.rewardspec.{name}={value}')} \\\n" for name, value in more.items())
     lines = f"""#!/usr/bin/env bash
 # {_head(spec, "verl 0.9.1")}
 # reward.py: {_asks_for(spec, "verl", '(`compute_score`) a dict with "score"')}.
@@ -82,23 +108,37 @@ shift
 # Paths as Hydra reads them, whatever characters they have.
 spec="$(python -m rewardspec.quoting "$here/spec.yaml")"
 reward="$(python -m rewardspec.quoting "$reward")"
-export VERL_USE_EXTERNAL_MODULES=rewardspec.adapters.verl
+export VERL_USE_EXTERNAL_MODULES="${{VERL_USE_EXTERNAL_MODULES:+$VERL_USE_EXTERNAL_MODULES,}}rewardspec.adapters.verl"
 exec python -m verl.trainer.main_ppo \\
   algorithm.adv_estimator=rewardspec \\
   +algorithm.rewardspec.spec="$spec" \\
-{dialect}  reward.custom_reward_function.path="$reward" \\
+{settings}  reward.custom_reward_function.path="$reward" \\
   "$@"
 """
-    return {"run_verl.sh": lines} | _reward_file(spec, "verl", "compute_score", allowed)
+    return {"run_verl.sh": lines} | _reward_file(spec, given, "verl", "compute_score")
 
 
-def _trl(spec: Spec, allowed: list[str]) -> dict[str, str]:
+def _overridden(constant: str) -> str:
+    """A constant as Hydra reads it. Raises BindingError."""
+    try:
+        return hydra(constant)
+    except ValueError as error:
+        raise BindingError(f"verl's command line cannot carry a constant: {error}") from None
+
+
+def _trl(spec: Spec, given: Given) -> dict[str, str]:
+    if given.seed is not None:
+        raise BindingError("TRL draws by its own `seed`: set that, and leave the seed out here")
+    if any("," in value for value in given.constants.values()):
+        raise BindingError("REWARDSPEC_SET separates constants by commas: change `define:` in place of such a constant")
     text = spec.source.text
     variables = {"REWARDSPEC": text if text.endswith("\n") else f"{text}\n"}  # a text without a break is a path
     if spec.dialect:
         variables["REWARDSPEC_DIALECT"] = spec.dialect
     if any(use.python is not None for use in spec.uses.values()):  # modules that the spec may import its functions from
-        variables["REWARDSPEC_ALLOW_PYTHON"] = ",".join(allowed)
+        variables["REWARDSPEC_ALLOW_PYTHON"] = ",".join(given.allowed)
+    if given.constants:
+        variables["REWARDSPEC_SET"] = ",".join(f"{name}={value}" for name, value in given.constants.items())
     own = [name for name in _others(spec, "trl") if spec.program.columns[name].domain.symbols is None]
     functions = ["rewardspec.adapters.trl_hook.spec", *(f"my_rewards.{name}" for name in own)]
     note = "# my_rewards: a function for each, wherever it is; a column of the data set needs none\n" if own else ""
@@ -108,11 +148,14 @@ def _trl(spec: Spec, allowed: list[str]) -> dict[str, str]:
     return {"trl.yaml": lines}
 
 
-def _openrlhf(spec: Spec, allowed: list[str]) -> dict[str, str]:
+def _openrlhf(spec: Spec, given: Given) -> dict[str, str]:
     problems = cannot_carry(spec)
     if problems:
         raise BindingError("\n".join(problems))
-    dialect = f"--dialect {shell(spec.dialect)} " if spec.dialect else ""
+    more = ["--dialect", spec.dialect] if spec.dialect else []
+    more += [part for name, value in given.constants.items() for part in ("--set", f"{name}={value}")]
+    more += ["--seed", str(given.seed)] if given.seed is not None else []
+    settings = "".join(f"{shell(part)} " for part in more)
     own = '"rewards", "scores" and "extra_logs", a dict with a tensor for each column:'
     lines = f"""#!/usr/bin/env bash
 # {_head(spec, "OpenRLHF 0.11.2")}
@@ -120,12 +163,12 @@ def _openrlhf(spec: Spec, allowed: list[str]) -> dict[str, str]:
 # Usage: ./run_openrlhf.sh [arguments of openrlhf.cli.train_ppo_ray]
 set -euo pipefail
 here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"
-exec python -m rewardspec.adapters.openrlhf --spec "$here/spec.yaml" {dialect}-- "$@"
+exec python -m rewardspec.adapters.openrlhf --spec "$here/spec.yaml" {settings}-- "$@"
 """
-    return {"run_openrlhf.sh": lines} | _reward_file(spec, "openrlhf", "reward_func", allowed)
+    return {"run_openrlhf.sh": lines} | _reward_file(spec, given, "openrlhf", "reward_func")
 
 
-TARGETS = {"trl": _trl, "verl": _verl, "openrlhf": _openrlhf}
+TARGETS: Mapping[str, Callable[[Spec, Given], dict[str, str]]] = {"trl": _trl, "verl": _verl, "openrlhf": _openrlhf}
 
 
 class Occupied(Exception):
