@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import rewardspec
+from rewardspec.adapters import record, verl_settings
 from rewardspec.adapters import verl as adapter
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.verl_rollouts import Advantages, of_data_proto, of_transfer_queue
@@ -93,10 +94,11 @@ def files(tmp_path_factory):
     return folder
 
 
-def main_ppo(folder, *overrides, out="out.jsonl", steps=(1, 2)):
+def main_ppo(folder, *overrides, out="out.jsonl", steps=(1, 2), job=False):
     """Rows that the actor would train on, metrics by step, and what was printed, of a run of two steps of four prompts.
 
-    steps: those that are trained; the last is the last of the run.
+    steps: those that are trained; the last is the last of the run. job: as `ray job submit` starts it, with the
+    modules in the runtime environment of the job.
     """
     path = folder / out
     environment = os.environ | {
@@ -106,10 +108,13 @@ def main_ppo(folder, *overrides, out="out.jsonl", steps=(1, 2)):
         "HF_HUB_OFFLINE": "1",
         "RAY_DEDUP_LOGS": "0",
     }
+    if job:
+        variables = {"VERL_USE_EXTERNAL_MODULES": environment["VERL_USE_EXTERNAL_MODULES"]}
+        environment["RAY_JOB_CONFIG_JSON_ENV_VAR"] = json.dumps({"runtime_env": {"env_vars": variables}})
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *OVERRIDES, *overrides]
     command = [part.replace("FOLDER", str(folder)) for part in command]
     # the actors find the spec by what the driver read: a relative path is enough
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [line for line in lines if "metrics" not in line]
     metrics = {line["step"]: line["metrics"] for line in lines if "metrics" in line}
@@ -138,12 +143,13 @@ def v1(files):
     (files / "global_step_1").mkdir()
     resumed = "trainer.resume_mode=resume_path", "trainer.resume_from_path=FOLDER/global_step_1"
     more = "trainer.total_training_steps=3", "trainer.total_epochs=2", "trainer.test_freq=3"
+    more = *more, "trainer.save_freq=3", "trainer.default_local_dir=FOLDER/checkpoints"
     return main_ppo(files, *resumed, *more, out="v1.jsonl", steps=(2, 3))
 
 
 @pytest.fixture(scope="module")
 def v0(files):
-    return main_ppo(files, "trainer.use_v1=false", out="v0.jsonl")
+    return main_ppo(files, "trainer.use_v1=false", out="v0.jsonl", job=True)
 
 
 @pytest.fixture(params=["v1", "v0"])
@@ -190,6 +196,7 @@ def test_advantages_of_a_run_are_those_of_the_compiled_spec(run):
         out = fn(columns, [row["uid"] for row in rows], step=step, total_steps=run.steps[-1], seed=7)
         close(one_each(rows), out.advantages)
         expected = {f"rewardspec/{name}": value for name, value in out.metrics().items()}
+        expected["rewardspec/rollouts_dropped"] = 0
         assert run.metrics[step] == pytest.approx(expected, abs=1e-6)
 
 
@@ -237,9 +244,18 @@ def test_reward_tokens_are_in_the_prompts_and_differ_within_groups(run):
     assert mixed
 
 
+def test_checkpoints_of_a_run_hold_its_fingerprint_and_are_asked_for_it(v1, files):
+    found = record.read(files / "checkpoints" / "global_step_3")
+    spec = rewardspec.loads(SPEC).under("verl")
+    assert (found["fingerprint"], found["seed"], found["spec"]) == (spec.fingerprint, 7, SPEC)
+    assert "global_step_1 does not say what spec it was trained under" in v1.said
+
+
 def test_names_that_do_not_fit_end_the_run_with_its_first_batch(files):
     (files / "wrong.yaml").write_text("rewardspec: 1\ncomponents:\n  corect: {values: [0, 1]}\nadvantage: grpo\n")
-    run = main_ppo(files, "algorithm.rewardspec.spec=wrong.yaml", out="wrong.jsonl")
+    # the filter looks at groups before there is a batch
+    wrong = "algorithm.rewardspec.spec=wrong.yaml", "algorithm.filter_groups.enable=true"
+    run = main_ppo(files, *wrong, out="wrong.jsonl")
     assert run.code != 0 and not run.rows
     assert "nothing measures `corect`, which wrong reads; did you mean `correct`?" in run.said
     assert "in the first batch compute_score returned `score`, `correct`, `form`, `style`" in run.said
@@ -253,24 +269,37 @@ def test_a_setting_that_would_have_no_effect_ends_the_run_before_ray_starts(file
     assert "ray init kwargs" not in run.said and "Started a local Ray" not in run.said
 
 
+OTHER = """\
+# another plugin, loaded first: another verl, without a function and a class
+import verl.utils.config as c
+from rewardspec.adapters.hooks import patch_modules
+del c.validate_config
+patch_modules({"verl.trainer.ppo.ray_trainer": lambda module: delattr(module, "RayPPOTrainer")})
+"""
+IMPORTS = """\
+import verl.utils.config as c, verl.trainer.ppo.ray_trainer as t
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as r
+print(hasattr(getattr(c, "validate_config", None), "_rewardspec"), hasattr(t, "RayPPOTrainer"), "rewardspec" in r)
+"""
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_entry_point_installs_the_hooks_or_says_why_not(broken, tmp_path):
     (tmp_path / "plugin-1.dist-info").mkdir()
     (tmp_path / "plugin-1.dist-info" / "METADATA").write_text("Name: plugin\nVersion: 1\n")
     entry = "[verl.plugins]\nadapter = rewardspec.adapters.verl\n"
     (tmp_path / "plugin-1.dist-info" / "entry_points.txt").write_text(entry)
-    other = "import verl.utils.config as c; del c.validate_config\n"  # another plugin, loaded first: another verl
-    (tmp_path / "other.py").write_text(other if broken else "")
-    code = (
-        "import verl.utils.config as c; from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as r;"
-        "print(hasattr(getattr(c, 'validate_config', None), '_rewardspec'), 'rewardspec' in r)"
-    )
+    (tmp_path / "other.py").write_text(OTHER if broken else "")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     environment |= {"VERL_USE_EXTERNAL_MODULES": "other", "VERL_USE_EXTERNAL_PLUGINS": "adapter"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.stdout.splitlines()[-1] == f"{not broken} True", done.stderr
-    said = "this verl has no `verl.utils.config.validate_config`: the adapter is not in force"
-    assert (said in done.stderr) == broken
+    done = subprocess.run([sys.executable, "-c", IMPORTS], env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr  # whatever is missing: a run that asks for another estimator goes on
+    assert done.stdout.splitlines()[-1] == f"{not broken} {not broken} True"
+    for what in (
+        "`verl.utils.config.validate_config`",
+        "`verl.trainer.ppo.ray_trainer` as it was (AttributeError: module 'verl.trainer.ppo.ray_trainer' has no",
+    ):
+        assert (f"this verl has no {what}" in done.stderr) == broken
 
 
 # Parity with verl's own estimators, on DataProtos
@@ -316,7 +345,7 @@ def batch_of(seed, sizes):
 
 
 def trainer_like():
-    rollout = SimpleNamespace(response_length=LONGEST)
+    rollout = SimpleNamespace(response_length=LONGEST, n=3)
     config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout))
     return SimpleNamespace(config=config, tokenizer=SimpleNamespace(eos_token_id=EOS))
 
@@ -458,9 +487,9 @@ def queue_of(monkeypatch, rows, **more):
     return batch
 
 
-def of_queue(spec, batch, mask):
+def of_queue(spec, batch, mask, prompts=0):
     advantages = Advantages(spec, 0)
-    found = of_transfer_queue(trainer_like(), batch, mask, torch.zeros(mask.shape), advantages.wanted)
+    found = of_transfer_queue(trainer_like(), batch, lambda: [0.0] * len(mask), advantages.wanted, prompts)
     return advantages(found, mask, 1, 10), found
 
 
@@ -480,6 +509,17 @@ def test_outputs_of_one_session_are_one_rollout_and_share_its_advantage(monkeypa
     assert found.rows == [[2, 0], [1], [4]] and found.groups == ["u", "u", "u"]
     # rewards 2 (right, and of five tokens in two outputs), 0 and 0, less their mean
     torch.testing.assert_close(advantages, torch.tensor([4 / 3, -2 / 3, 4 / 3, 0, -2 / 3]))
+
+
+def test_rollouts_that_are_lost_on_the_way_are_counted(monkeypatch):
+    rows = [("u_0_0", [1], {"a": 1.0}, False), ("u_2_0", [0], {"a": 0.0}, False), ("pad7_0_0", [0], {}, True)]
+    batch = queue_of(monkeypatch, rows)
+    spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  a: {values: [0, 1]}\nadvantage: grpo\n")
+    advantages = Advantages(spec, 0)
+    found = of_transfer_queue(trainer_like(), batch, lambda: [0.0] * 3, advantages.wanted, prompts=2)
+    advantages(found, torch.ones(3, 1), 1, 10)
+    # two prompts of three: one rollout is there, one without a response, one failed, and a whole group did
+    assert advantages.metrics()["rewardspec/rollouts_dropped"] == pytest.approx(5 / 6)
 
 
 def test_a_batch_of_nothing_but_padding_has_no_advantages(monkeypatch):
@@ -524,8 +564,11 @@ def checked(*overrides, spec=None):
     spec = EXAMPLE / "spec.yaml" if spec is None else spec
     ours = "algorithm.adv_estimator=rewardspec", f"+algorithm.rewardspec.spec={spec}", "actor_rollout_ref.rollout.n=4"
     config = config_of(*ours, *overrides)
-    adapter._check_run(config)
+    verl_settings.check_run(config)
     return config
+
+
+FILTER = ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc"]
 
 
 @pytest.mark.parametrize(
@@ -539,6 +582,11 @@ def checked(*overrides, spec=None):
         (["+algorithm.gdpo_reward_weights=[1,2]"], "give `weight:`"),
         (["+reward.reward_kwargs.overlong_buffer_cfg.enable=true"], "say `overlong"),
         (["custom_reward_function.path=r.py"], "it is reward.custom_reward_function.path now"),
+        (["critic.enable=true"], "critic.enable=True has no effect"),
+        (FILTER, "algorithm.filter_groups.metric=acc has no effect"),
+        ([*FILTER, "trainer.use_v1=false"], "ignored by verl with trainer.use_v1=False"),
+        ([*FILTER, "trainer.v1.sampler.custom_sampler.path=mine.py"], "mine.py filters groups by itself"),
+        (["+algorithm.rewardspec.resume_changed=3"], "it is true or false"),
         (["+algorithm.rewardspec.sed=3"], "algorithm.rewardspec.sed is not known"),
         (["+algorithm.rewardspec.seed=x"], "it is a whole number"),
         (["algorithm.rewardspec.spec=null"], "algorithm.rewardspec.spec is not set"),
@@ -571,24 +619,264 @@ def test_reward_tokens_need_verls_own_agent_loop_manager():
 def test_other_estimators_are_left_alone():
     config = config_of("algorithm.adv_estimator=grpo", "algorithm.use_kl_in_reward=true")
     before = str(config)
-    adapter._check_run(config)
+    verl_settings.check_run(config)
     assert str(config) == before
 
 
 def test_the_run_carries_the_spec_and_the_module_to_other_machines(monkeypatch):
+    import verl  # noqa: F401 - not with the variable
+
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine")
     config = checked("+algorithm.rewardspec.constants.limit=32")
     assert config.algorithm.rewardspec.spec == (EXAMPLE / "spec.yaml").read_text()
     variables = config.ray_kwargs.ray_init.runtime_env.env_vars
     assert variables.VERL_USE_EXTERNAL_MODULES == "mine,rewardspec.adapters.verl"
-    carried, _ = adapter.settings(config)
+    carried, _ = verl_settings.settings(config)
     assert carried.fingerprint == rewardspec.load(EXAMPLE / "spec.yaml", constants={"limit": 32}).fingerprint
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "")
     where = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
     variables = checked(f"{where}=theirs").ray_kwargs.ray_init.runtime_env.env_vars
     assert variables.VERL_USE_EXTERNAL_MODULES == "theirs,rewardspec.adapters.verl"
-    adapter._check_run(config)  # V0 checks again, in the actor
-    assert adapter.settings(config)[0].fingerprint == carried.fingerprint
+    verl_settings.check_run(config)  # V0 checks again, in the actor
+    assert verl_settings.settings(config)[0].fingerprint == carried.fingerprint
+
+
+def in_job(monkeypatch, **variables):
+    """As `ray job submit` sets it for its driver."""
+    environment = {"runtime_env": {"env_vars": variables}, "metadata": {}}
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(environment))
+    return environment["runtime_env"]
+
+
+@pytest.mark.parametrize("of_run", [None, "theirs"])
+def test_a_job_that_names_the_module_itself_can_be_merged_by_ray(monkeypatch, of_run):
+    from omegaconf import OmegaConf
+    from ray.runtime_env.runtime_env import _merge_runtime_env
+
+    where = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
+    own = [] if of_run is None else [f"{where}={of_run}"]
+    of_job = in_job(monkeypatch, VERL_USE_EXTERNAL_MODULES="theirs,rewardspec.adapters.verl")
+    config = checked(*own)
+    of_run = OmegaConf.to_container(config.ray_kwargs.ray_init.get("runtime_env", OmegaConf.create({})))
+    merged = _merge_runtime_env(of_job, of_run)  # None: Ray's own word for "no"
+    assert merged["env_vars"] == {"VERL_USE_EXTERNAL_MODULES": "theirs,rewardspec.adapters.verl"}
+
+
+def test_a_job_that_names_other_variables_is_given_the_module(monkeypatch):
+    from ray.runtime_env.runtime_env import _merge_runtime_env
+
+    of_job = in_job(monkeypatch, HF_HOME="/models")
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "rewardspec.adapters.verl")
+    variables = checked().ray_kwargs.ray_init.runtime_env.env_vars
+    merged = _merge_runtime_env(of_job, {"env_vars": dict(variables)})
+    assert merged["env_vars"] == {"HF_HOME": "/models", "VERL_USE_EXTERNAL_MODULES": "rewardspec.adapters.verl"}
+
+
+def test_modules_that_job_and_run_name_apart_are_an_error_that_says_where_to_put_them(monkeypatch):
+    in_job(monkeypatch, VERL_USE_EXTERNAL_MODULES="rewardspec.adapters.verl")
+    where = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
+    with pytest.raises(BindingError, match="add theirs there, and leave this out"):
+        checked(f"{where}=theirs")
+
+
+@pytest.mark.parametrize("text", ["${oops}", "a: ${b\n}", "\\u0024{x} $ ${ ${{"])
+def test_a_spec_with_dollar_and_brace_travels_as_its_text(tmp_path, text):
+    from omegaconf import OmegaConf
+
+    (tmp_path / "spec.yaml").write_text(f"# {text!r}\n" + (EXAMPLE / "spec.yaml").read_text())
+    config = checked(spec=tmp_path / "spec.yaml")
+    (tmp_path / "spec.yaml").unlink()  # another machine
+    OmegaConf.resolve(config)  # as verl does, in place
+    found, _ = verl_settings.settings(OmegaConf.create(OmegaConf.to_container(config)))
+    assert found.source.text.startswith(f"# {text!r}\n")
+
+
+def test_machines_that_read_the_spec_in_another_way_are_an_error():
+    config = checked()
+    config.algorithm.rewardspec.fingerprint = "0123456789ab"
+    with pytest.raises(BindingError, match="install the same rewardspec on all machines"):
+        verl_settings.settings(config)
+
+
+# The reward function, before anything starts
+
+USES = """\
+rewardspec: 1
+name: uses
+define: {half: 0.5}
+components:
+  same: {use: qa.exact_match, weight: half}
+advantage: grpo
+"""
+
+
+def uses(tmp_path, *overrides, constants=""):
+    """A run whose reward function is `for_verl` of the same file, perhaps with other constants."""
+    (tmp_path / "spec.yaml").write_text(USES)
+    (tmp_path / "reward.py").write_text(
+        "import rewardspec\nfrom rewardspec.rewards import for_verl\n"
+        f"compute_score = for_verl(rewardspec.load({str(tmp_path / 'spec.yaml')!r}{constants}))\n"
+    )
+    reward = f"reward.custom_reward_function.path={tmp_path / 'reward.py'}"
+    return checked(reward, *overrides, spec=tmp_path / "spec.yaml")
+
+
+def test_what_scores_and_what_computes_advantages_are_one_spec(tmp_path):
+    constant = "+algorithm.rewardspec.constants.half=0.3"
+    uses(tmp_path)
+    uses(tmp_path, "+algorithm.rewardspec.dialect=verl")  # of the advantages alone
+    uses(tmp_path, constant, constants=", constants={'half': 0.3}")
+    with pytest.raises(BindingError) as error:
+        uses(tmp_path, constant)
+    scores, advantages = (rewardspec.loads(USES, constants=c).fingerprint for c in ({}, {"half": 0.3}))
+    assert f"it scores by 'uses', fingerprint {scores}" in str(error.value)
+    assert f"with constants half=0.3, fingerprint {advantages}" in str(error.value)
+
+
+def test_generated_files_score_and_weigh_by_the_same_constants(tmp_path):
+    from rewardspec.adapters.embedding import embedded, write
+
+    spec = rewardspec.loads(USES, constants={"half": "0.25"})
+    write(embedded(spec, "verl", constants={"half": "0.25"}, seed=4), tmp_path)
+    words = shlex.split((tmp_path / "run_verl.sh").read_text().partition("verl.trainer.main_ppo \\")[2])
+    ours = [word for word in words if word.startswith("+algorithm.rewardspec.") and ".spec=" not in word]
+    config = checked(f"reward.custom_reward_function.path={tmp_path / 'reward.py'}", *ours, spec=tmp_path / "spec.yaml")
+    assert verl_settings.settings(config)[0].fingerprint == spec.fingerprint
+    assert verl_settings.settings(config)[1] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import not_installed_anywhere\n", "No module named 'not_installed_anywhere'"),
+        ("def compute_scores(): pass\n", "Object not found in module"),
+        ("def compute_score(:\n", "SyntaxError"),
+    ],
+)
+def test_a_reward_file_that_does_not_load_is_found_where_training_is_started(tmp_path, text, said):
+    (tmp_path / "reward.py").write_text(text)
+    with pytest.raises(BindingError, match=re.escape(said)) as error:
+        checked(f"reward.custom_reward_function.path={tmp_path / 'reward.py'}")
+    assert "reward.py cannot be loaded" in str(error.value)
+
+
+# Other trainers
+
+
+@pytest.mark.parametrize("name", ["fully_async_policy", "one_step_off_policy"])
+def test_trainers_that_are_not_served_are_refused_before_ray_starts(name):
+    import ray
+    import verl.trainer.main_ppo as main
+    from omegaconf import OmegaConf
+
+    runner = {"fully_async_policy": "FullyAsyncTaskRunner", "one_step_off_policy": "OneStepTaskRunner"}[name]
+    runner = ray.remote(type(runner, (), {}))
+    config = config_of("algorithm.adv_estimator=rewardspec", f"+algorithm.rewardspec.spec={EXAMPLE / 'spec.yaml'}")
+    with pytest.raises(BindingError, match=f"{name} is not served"):
+        main.run_ppo(config, task_runner_class=runner)
+    config = OmegaConf.merge(config, {"algorithm": {"adv_estimator": "grpo"}})
+    with pytest.raises(BindingError, match="does not read it"):  # verl's own guards are skipped there
+        main.run_ppo(config, task_runner_class=runner)
+    assert not ray.is_initialized()
+
+
+# Groups without signal
+
+
+def filter_of(monkeypatch, spec, rows):
+    """verl's own replay buffer, with a trainer that has a spec, on a TransferQueue that holds the rows."""
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    class Trainer:
+        config = trainer_like().config
+        tokenizer = trainer_like().tokenizer
+        global_steps, total_training_steps = 5, 10
+        rewardspec = Advantages(spec, 0)
+
+        def refill(self, n):
+            pass
+
+    sums = [torch.tensor([float(sum(info.values()))]) for _, _, info, _ in rows]
+    batch = queue_of(monkeypatch, rows, rm_scores=sums)
+    buffer = ReplayBuffer("sync", {}, None, "drop", {}, refill_fn=Trainer().refill, filter_groups_metric="reward")
+    buffer.partitions["train"] = dict(zip(batch.keys, batch.tags, strict=True))
+    buffer.finished_keys["train"] = {key.split("_")[0] for key in batch.keys}
+    return buffer
+
+
+TWO = """\
+rewardspec: 1
+components:
+  correct: {values: [0, 1]}
+  form: {values: [0, 1], weight: 1 - progress}
+advantage: gdpo
+"""
+
+
+def test_groups_without_signal_under_the_spec_are_filtered_whatever_their_score(monkeypatch):
+    groups = {
+        "cancel": [(1, 0), (0, 1)],  # scores 1 and 1: verl itself would filter it, and gdpo tells them apart
+        "faded": [(1, 1), (1, 1)],
+        "alive": [(1, 0), (0, 0)],
+    }
+    rows = [
+        (f"{uid}_{i}_0", [1], {"correct": float(a), "form": float(b)}, False)
+        for uid, found in groups.items()
+        for i, (a, b) in enumerate(found)
+    ]
+    buffer = filter_of(monkeypatch, rewardspec.loads(TWO), rows)
+    uids, counts = buffer._dapo_filtered_keys("train")
+    assert uids == {"faded"} and dict(counts) == {1.5: 1}  # 1 + (1 - 5 / 10)
+    assert buffer._dapo_filtered_keys("train") == (uids, counts)  # from the cache
+    fn = rewardspec.compile(rewardspec.loads(TWO))
+    found = fn({"correct": [1, 0, 1, 1, 1, 0], "form": [0, 1, 1, 1, 0, 0]}, groups=2, step=5, total_steps=10).advantages
+    assert found[0] != found[1] and found[2] == found[3] and found[4] != found[5]
+    monkeypatch.setattr(type(buffer.refill_fn.__self__), "rewardspec", None)  # verl's own test of the score
+    buffer._dapo_classification_cache.clear()
+    assert buffer._dapo_filtered_keys("train")[0] == {"cancel", "faded"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("advantage: zscore(total, over=batch) if mean(a) > mean(a, over=batch) else 0", "depends on the rest of"),
+        ("keep: std(a) > 0\nrefill: var(total)\nadvantage: grpo", "(`refill`)"),
+    ],
+)
+def test_specs_that_cannot_judge_a_group_by_itself_are_refused_a_filter(tmp_path, text, said):
+    (tmp_path / "spec.yaml").write_text(f"rewardspec: 1\ncomponents: {{a: {{values: [0, 1]}}}}\n{text}\n")
+    with pytest.raises(BindingError, match=re.escape(said)):
+        checked("algorithm.filter_groups.enable=true", spec=tmp_path / "spec.yaml")
+    checked("algorithm.filter_groups.enable=true")
+
+
+# Checkpoints
+
+
+def test_a_checkpoint_knows_its_spec_and_a_run_under_another_does_not_go_on(tmp_path, caplog):
+    from rewardspec.adapters.verl_trainer import check_checkpoint, mark_checkpoint
+
+    def trainer(config, step=0):
+        return SimpleNamespace(config=config, global_steps=step, rewardspec=Advantages(*verl_settings.settings(config)))
+
+    where = f"trainer.default_local_dir={tmp_path}"
+    check_checkpoint(trainer(checked(where)))  # nothing to go on from
+    mark_checkpoint(trainer(checked(where), 7))
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("7")  # as verl leaves it
+    check_checkpoint(trainer(checked(where)))
+    other = where, "+algorithm.rewardspec.constants.limit=1"
+    with pytest.raises(BindingError, match="resume_changed=true") as error:
+        check_checkpoint(trainer(checked(*other)))
+    for constants in ({}, {"limit": 1}):
+        assert rewardspec.load(EXAMPLE / "spec.yaml", constants=constants).fingerprint in str(error.value)
+    check_checkpoint(trainer(checked(*other, "+algorithm.rewardspec.resume_changed=true")))
+    check_checkpoint(trainer(checked(*other, "trainer.resume_mode=disable")))
+    path = "trainer.resume_mode=resume_path", f"trainer.resume_from_path={tmp_path / 'global_step_7'}"
+    with pytest.raises(BindingError, match="global_step_7 was trained under"):
+        check_checkpoint(trainer(checked(*path, "+algorithm.rewardspec.constants.limit=1")))
+    (tmp_path / "global_step_7" / record.FILE).write_text("{")
+    check_checkpoint(trainer(checked(*other)))
+    assert "does not say what spec it was trained under" in caplog.text
 
 
 def test_the_spec_can_stand_in_the_configuration():
@@ -597,12 +885,13 @@ def test_the_spec_can_stand_in_the_configuration():
     config = config_of("algorithm.adv_estimator=rewardspec")
     with open_dict(config):
         config.algorithm.rewardspec = OmegaConf.create({"spec": SPEC, "seed": 3})
-    spec, seed = adapter.settings(config)
+    spec, seed = verl_settings.settings(config)
     assert (spec.name, seed) == ("in-verl", 3)
 
 
 def test_a_hook_that_is_not_there_is_said_at_once_and_again_at_the_start(monkeypatch, caplog):
-    monkeypatch.setattr(adapter, "_missing", [])
+    monkeypatch.setattr(verl_settings, "missing_hooks", missing := [])
+    monkeypatch.setattr(adapter, "missing_hooks", missing)
     adapter._hook(SimpleNamespace(__name__="PPOTrainer"), "_compute_advantage", lambda original: original)
     assert "this verl has no `PPOTrainer._compute_advantage`" in caplog.text
     with pytest.raises(BindingError, match=r"tested with 0\.9\.1"):
@@ -621,7 +910,7 @@ def test_importing_rewardspec_imports_no_trainer():
 def test_the_example_goes_together(tmp_path):
     words = shlex.split((EXAMPLE / "run.sh").read_text().partition("verl.trainer.main_ppo")[2].replace('"$@"', ""))
     config = config_of(*[word.replace("$here", str(EXAMPLE)).replace("$model", "m") for word in words if word.strip()])
-    spec, _ = adapter.settings(config)
+    spec, _ = verl_settings.settings(config)
     compute_score = runpy.run_path(str(EXAMPLE / "reward.py"))["compute_score"]
     found = compute_score("sums", "17 + 4 is <answer>21</answer>", "21", {})
     assert found == {"score": 1, "correct": 1, "form": 1}

@@ -29,6 +29,11 @@ def read_spec(spec: Spec | str | PathLike, constants: Mapping[str, object] = {},
     return spec if dialect is None else spec.under(dialect)
 
 
+def same_meaning(own: Spec, scored: Spec) -> bool:
+    """Whether a run's spec, without a dialect, and the one that a reward function was made of say the same."""
+    return (own if scored.dialect is None else own.under(scored.dialect)).fingerprint == scored.fingerprint
+
+
 def as_name(name: str) -> str:
     """A name that a spec can use for one that it cannot, such as that of a model: `_` for what it has not."""
     name = re.sub(r"\W", "_", name)

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 FILLED_IN = ("score", "tokens", "truncated")  # what the adapter knows by itself
 TOKEN = "reward_token"  # the column that says which reward token a rollout was given
+MOST_SIZES = 100_000  # prompts whose number of rollouts is remembered
 ITS_OWN = ("score", "acc")  # of what compute_score returns, what verl wants there
 
 
@@ -28,7 +29,7 @@ class Rollouts:
     rows: of each rollout, those with a response; the final output is last. groups: the uid of each.
     info: what `compute_score` returned for each. filled: what the trainer measured itself, by name.
     column: what else the trainer has of that name, one value for each rollout, or None. names: what
-    `column` has, for messages.
+    `column` has, for messages. started: how many there would be if verl had dropped none.
     """
 
     rows: Sequence[Sequence[int]]
@@ -37,6 +38,7 @@ class Rollouts:
     filled: Mapping[str, Callable[[], Sequence]]
     column: Callable[[str], Sequence | None]
     names: Callable[[], Iterable[str]]
+    started: Callable[[], int]
 
     @cached_property
     def scored(self) -> tuple[str, ...]:
@@ -68,13 +70,16 @@ class Advantages:
         self.wanted = (*spec.columns, *([] if spec.condition is None else [TOKEN]))  # names of columns
         self.checked = False
         self.result = None
+        self.dropped = 0.0
 
     def __call__(self, rollouts: Rollouts, mask: torch.Tensor, step: int, total_steps: int) -> torch.Tensor:
         """One advantage for each row, [N] float32 on the device of `mask` [N, L]; 0 for rows of no rollout."""
         advantages = torch.zeros(len(mask), dtype=torch.float32)
         self.result = None
+        started = max(rollouts.started(), len(rollouts.rows))
+        self.dropped = 1 - len(rollouts.rows) / started if started else 0.0
         if rollouts.rows:
-            columns = self._columns(rollouts)
+            columns = self.columns(rollouts)
             self._check_tokens(rollouts)
             self.result = self.function(
                 columns, list(rollouts.groups), step=step, total_steps=total_steps, seed=self.seed
@@ -85,10 +90,12 @@ class Advantages:
         return advantages.to(mask.device)
 
     def metrics(self) -> dict[str, float]:
-        """What to log of the last batch."""
-        return {} if self.result is None else {f"rewardspec/{k}": v for k, v in self.result.metrics().items()}
+        """What to log of the last batch. rollouts_dropped: share of those that were started and have no response."""
+        found = {} if self.result is None else self.result.metrics()
+        return {f"rewardspec/{name}": value for name, value in (found | {"rollouts_dropped": self.dropped}).items()}
 
-    def _columns(self, rollouts: Rollouts) -> dict[str, list]:
+    def columns(self, rollouts: Rollouts) -> dict[str, list]:
+        """The values of all that the spec reads. Raises BindingError for names that nothing measures."""
         found = {name: rollouts.values(name) for name in self.spec.columns}
         found = {name: values for name, values in found.items() if values is not None}
         if not self.checked or len(found) < len(self.spec.columns):
@@ -124,6 +131,10 @@ class Advantages:
             logger.warning("rewardspec: compute_score also returns %s, which the spec does not read", listed(unread))
 
 
+def pick(values: Sequence, places: Iterable[int]) -> list:
+    return [values[place] for place in places]
+
+
 def listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 
@@ -131,10 +142,29 @@ def listed(names: Iterable[str]) -> str:
 # V1: rows are keys of TransferQueue
 
 
-def of_transfer_queue(trainer, batch, mask: torch.Tensor, rewards: torch.Tensor, wanted: Sequence[str]) -> Rollouts:
+def note_sizes(trainer, batch) -> None:
+    """Remember how many rollouts are drawn for each prompt of a batch (a TensorDict), where the data set says."""
+    if "__rollout_n__" in batch.keys():  # noqa: SIM118 - a TensorDict
+        known = trainer.__dict__.setdefault("_rewardspec_sizes", {})
+        uids = [plain(uid) for uid in batch["uid"]]
+        known.update(zip(uids, (int(plain(n)) for n in batch["__rollout_n__"]), strict=True))
+        for uid in list(known)[:-MOST_SIZES]:  # of groups that were filtered
+            del known[uid]
+
+
+def _started(trainer, uids: set[str], prompts: int) -> int:
+    """How many rollouts were drawn for a batch of so many prompts, of which `uids` are left."""
+    known, otherwise = trainer.__dict__.get("_rewardspec_sizes", {}), trainer.config.actor_rollout_ref.rollout.n
+    return sum(known.pop(uid, otherwise) for uid in uids) + max(0, prompts - len(uids)) * otherwise
+
+
+def of_transfer_queue(
+    trainer, batch, scores: Callable[[], Sequence[float]], wanted: Sequence[str], prompts: int = 0
+) -> Rollouts:
     """The rollouts of a batch of the V1 trainers. Padding rows are none; outputs of one session are one rollout.
 
-    batch: KVBatchMeta, whose keys are uid_session_output in the order of the rows. wanted: names of columns.
+    batch: KVBatchMeta, whose keys are uid_session_output in the order of the rows. scores: the reward of each row.
+    wanted: names of columns. prompts: how many the batch was drawn for.
     """
     import transfer_queue
 
@@ -151,9 +181,13 @@ def of_transfer_queue(trainer, batch, mask: torch.Tensor, rewards: torch.Tensor,
     )
     masks = [row.sum().item() for row in data["response_mask"]]
     sessions: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    uids = set()
     for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):
         uid, session, output = key.rsplit("_", 2)
-        if masks[row] and not tag.get("is_padding", False):
+        if tag.get("is_padding", False):
+            continue
+        uids.add(uid)
+        if masks[row]:
             sessions.setdefault((uid, session), []).append((int(output), row))
     rows = [[row for _, row in sorted(outputs)] for outputs in sessions.values()]
     last = [outputs[-1] for outputs in rows]
@@ -170,12 +204,13 @@ def of_transfer_queue(trainer, batch, mask: torch.Tensor, rewards: torch.Tensor,
         groups=[uid for uid, _ in sessions],
         info=[extra[row].get("reward_extra_info") or {} for row in last],
         filled={
-            "score": lambda: rewards.sum(-1)[last].tolist(),
+            "score": lambda: pick(scores(), last),
             "tokens": lambda: [sum(masks[row] for row in outputs) for outputs in rows],
             "truncated": truncated,
         },
         column=column,
         names=lambda: fetch(None, [batch.keys[last[0]]]).keys(),
+        started=lambda: _started(trainer, uids, prompts),
     )
 
 
@@ -204,6 +239,7 @@ def of_data_proto(trainer, data, mask: torch.Tensor, rewards: torch.Tensor) -> R
         },
         column=lambda name: [others[name][row] for row in rows] if name in others else None,
         names=lambda: others.keys(),
+        started=lambda: len(data),
     )
 
 

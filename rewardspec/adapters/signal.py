@@ -1,0 +1,61 @@
+"""Whether a group has signal under a spec: what the filters of trainers should ask, in place of a score.
+
+A group is judged by itself, with its advantages as they are before the step over the batch, which for any one batch
+is an increasing affine map. It has signal if its advantages differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rewardspec.analysis.parts import without_batch
+from rewardspec.compiler import Spec, compile
+from rewardspec.ir.graph import walk
+
+
+def undecided(spec: Spec) -> list[str]:
+    """Why no group of a spec can be judged by itself, with ways out; nothing where it can."""
+    if spec.program.copies is not None:
+        return [f"{spec.name} fills the places of such groups itself (`refill`): leave one of them out"]
+    if not without_batch(spec.program.graph, spec.program.advantage)[1]:
+        return [
+            f"whether a group has signal under {spec.name} depends on the rest of the batch, which is not there when "
+            "groups are filtered: leave the filter out, or compare within the group"
+        ]
+    return []
+
+
+def looks_at_moment(spec: Spec) -> bool:
+    """Whether advantages depend on `step`, `total_steps` or `progress`."""
+    moments = ("step", "total_steps", "progress")
+    return any(node.op == "given" and node.attributes[0] in moments for node in walk(spec.program.results))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """signal: whether advantages differ. total: the mean of the weighted total over the group."""
+
+    signal: bool
+    total: float
+
+
+class Judge:
+    """A spec at work on single groups. It is one that is decided (`undecided`)."""
+
+    def __init__(self, spec: Spec, seed: int = 0):
+        root, _ = without_batch(spec.program.graph, spec.program.advantage)
+        self.seed = seed
+        self.function = compile(replace(spec, program=replace(spec.program, advantage=root)))
+
+    def __call__(
+        self, columns: Mapping[str, Sequence], size: int, step: int | None = None, total_steps: int | None = None
+    ) -> Judged:
+        """What is to be said of one group, of `size` rollouts.
+
+        Raises ValueError (RolloutError) for columns that the spec does not allow.
+        """
+        out = self.function(columns, [0] * size, step=step, total_steps=total_steps, seed=self.seed)
+        weights = out.weights
+        total = sum(float((weights[name] * x.nan_to_num(nan=0.0)).mean()) for name, x in out.rewards.items())
+        return Judged(out.metrics()["groups_without_signal"] == 0, total)
