@@ -12,7 +12,10 @@ OpenRLHF's length penalties.
 `step` counts the training steps before this one, also after resuming; `total_steps` is as many as the prompts are
 enough for (under dynamic filtering there are fewer). A KL penalty in the reward (`--algo.kl.init_coef` without
 `--algo.kl.use_loss`) is added for each token, as ever. `--reward.clip_range` clips advantages in OpenRLHF: not here.
-Groups that are drawn again (`refill`) are weighted; rows stay where they are.
+Groups that are drawn again (`refill`) are weighted; rows stay where they are. Under `--algo.dynamic_filtering_enable`
+groups without signal under the spec are filtered, whatever their `scores`; new prompts take their places in rounds.
+
+Checkpoints hold the fingerprint of the spec; `--resume-changed` goes on from one that was trained under another.
 
 The hooks are put in by a `worker_process_setup_hook` in every worker of the Ray job, when OpenRLHF's modules are
 imported there. Importing this module imports neither OpenRLHF, Ray nor torch.
@@ -33,7 +36,16 @@ from types import ModuleType
 
 from rewardspec.adapters.binding import BindingError, read_spec
 from rewardspec.adapters.hooks import patch_modules, wrap_once
-from rewardspec.adapters.openrlhf_checks import TESTED, WAS_TESTED, check_files, check_settings, setting, total_steps
+from rewardspec.adapters.jobs import job_variables, problems_everywhere
+from rewardspec.adapters.openrlhf_checks import (
+    TESTED,
+    WAS_TESTED,
+    check_settings,
+    reward_problems,
+    setting,
+    total_steps,
+)
+from rewardspec.adapters.record import compare, record
 from rewardspec.compiler import Spec, loads
 
 logger = logging.getLogger(__name__)
@@ -50,17 +62,36 @@ class Settings:
     text: str
     name: str  # of the file
     constants: Mapping[str, str]
+    fingerprint: str  # without the dialect
     dialect: str | None = None
     seed: int = 0
+    resume_changed: bool = False
 
     @classmethod
-    def of(cls, spec: Spec, constants: Mapping[str, object] = {}, dialect: str | None = None, seed: int = 0):
+    def of(
+        cls,
+        spec: Spec,
+        constants: Mapping[str, object] = {},
+        dialect: str | None = None,
+        seed: int = 0,
+        resume_changed: bool = False,
+    ):
         """Settings for a spec that was read with `constants`."""
-        return cls(spec.source.text, spec.source.name, {k: str(v) for k, v in constants.items()}, dialect, seed)
+        texts = {name: str(value) for name, value in constants.items()}
+        return cls(spec.source.text, spec.source.name, texts, spec.fingerprint, dialect, seed, resume_changed)
+
+    def plain(self) -> Spec:
+        """The spec without the dialect. Raises BindingError where it does not mean what it did when it was read."""
+        spec = loads(self.text, self.name, constants=self.constants)
+        if spec.fingerprint != self.fingerprint:
+            raise BindingError(
+                f"{self.name} has the fingerprint {spec.fingerprint} here and {self.fingerprint} where training was "
+                "started: install the same rewardspec on all machines"
+            )
+        return spec
 
     def spec(self) -> Spec:
-        spec = loads(self.text, self.name, constants=self.constants)
-        return spec if self.dialect is None else spec.under(self.dialect)
+        return self.plain() if self.dialect is None else self.plain().under(self.dialect)
 
 
 # Hooks
@@ -143,22 +174,76 @@ def _in_samples_generator(module: ModuleType) -> None:
 
         return wrapper
 
-    _hook(_original(module, "SamplesGenerator"), "generate_samples", generate_samples)
+    def generate_vllm(original):
+        def wrapper(self, dataloader_iter, num_prompts, dynamic_filtering, **options):
+            def draw(prompts):
+                return original(self, dataloader_iter, prompts, dynamic_filtering=False, **options)
+
+            if not dynamic_filtering:
+                return draw(num_prompts)
+            from rewardspec.adapters.openrlhf_filter import Filter
+
+            if not hasattr(self, "rewardspec_filter"):
+                self.rewardspec_filter = Filter(_settings.spec(), _settings.seed)
+            size = options.get("n_samples_per_prompt", self.args.rollout.n_samples_per_prompt)
+            total = total_steps(self.args, len(self.prompts_dataloader))
+            return self.rewardspec_filter(draw, num_prompts, size, getattr(self, "rewardspec_step", 0), total)
+
+        return wrapper
+
+    generator = _original(module, "SamplesGenerator")
+    _hook(generator, "generate_samples", generate_samples)
+    _hook(generator, "_generate_vllm", generate_vllm)
 
 
 def _in_trainer(module: ModuleType) -> None:
     trainer = _original(module, "BasePPOTrainer")
-    _original(trainer, "train_step")
+    for name in ("train_step", "init_checkpoint_states", "save_logs_and_checkpoints", "save_best_checkpoint"):
+        _original(trainer, name)
 
     def init(original):
         def wrapper(self, *args, **kwargs):
             original(self, *args, **kwargs)
             # Ray copies what an actor inherits when the class is declared: a method put into the base comes too late
             self.train_step = _with_moment(self, self.train_step)
+            self.init_checkpoint_states = _compared(self, self.init_checkpoint_states)
+            self.save_logs_and_checkpoints = _marked(self, self.save_logs_and_checkpoints)
+            self.save_best_checkpoint = _marked(self, self.save_best_checkpoint)
 
         return wrapper
 
     _hook(trainer, "__init__", init)
+
+
+def _compared(trainer, original: Callable) -> Callable:
+    """`init_checkpoint_states` that refuses a checkpoint of another spec, once."""
+
+    @wraps(original)
+    def init_checkpoint_states():
+        states = original()
+        trainer.rewardspec_compared = True
+        if generator := getattr(trainer, "samples_generator", None):
+            generator.rewardspec_step = states["global_step"]
+        spec = trainer.experience_maker.rewardspec.spec
+        if states["global_step"] and not _settings.resume_changed:
+            where = f"the checkpoint in {setting(trainer.args, 'ckpt.path')}"
+            if told := compare(states.get("rewardspec"), spec, where, "--resume-changed"):
+                logger.warning("rewardspec: %s", told)
+        return states
+
+    return init_checkpoint_states
+
+
+def _marked(trainer, original: Callable) -> Callable:
+    """A method that saves checkpoints, with the spec among the states that go into them."""
+
+    @wraps(original)
+    def save(first, second=None, client_states=None):
+        advantages = trainer.experience_maker.rewardspec
+        marked = dict(client_states or {}) | {"rewardspec": record(advantages.spec, advantages.seed)}
+        return original(first, second, marked)
+
+    return save
 
 
 def _with_moment(trainer, original: Callable) -> Callable:
@@ -166,11 +251,15 @@ def _with_moment(trainer, original: Callable) -> Callable:
 
     @wraps(original)
     def train_step(rollout_samples, global_step):
+        if global_step and not getattr(trainer, "rewardspec_compared", False):
+            trainer.init_checkpoint_states()  # in the asynchronous trainer this is called from outside, by Ray
         advantages = trainer.experience_maker.rewardspec
         prompts = getattr(rollout_samples[0], "rewardspec_prompts", None)
         advantages.step = global_step
         advantages.total_steps = None if prompts is None else total_steps(trainer.args, prompts)
         status, global_step = original(rollout_samples, global_step)
+        if generator := getattr(trainer, "samples_generator", None):
+            generator.rewardspec_step = global_step
         status.update(advantages.metrics())
         return status, global_step
 
@@ -228,7 +317,8 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
         def wrapper(args):
             args = original(args)
             check_settings(args, spec)
-            check_files(args)
+            if problems := reward_problems(*_asked(args, settings)):
+                raise BindingError("\n".join(problems))
             checked.append(args)
             print(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}")
             return args
@@ -240,12 +330,23 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
             if not checked:
                 raise BindingError(f"{CLI} of OpenRLHF {found} does not read its arguments as expected: {WAS_TESTED}")
             runtime_env = dict(runtime_env or {}) | {"worker_process_setup_hook": setup_hook(settings)}
-            return original(*args, runtime_env=runtime_env, **kwargs)
+            of_job = job_variables()  # OpenRLHF takes their values for its own
+            runtime_env["env_vars"] = {k: v for k, v in runtime_env.get("env_vars", {}).items() if k not in of_job}
+            started = original(*args, runtime_env=runtime_env, **kwargs)
+            if problems := problems_everywhere(reward_problems, *_asked(checked[-1], settings)):
+                raise BindingError("\n".join(problems))
+            return started
 
         return wrapper
 
     _hook(config, "hierarchize", hierarchize)
     _hook(ray, "init", init)
+
+
+def _asked(args, settings: Settings) -> tuple:
+    """What `reward_problems` is asked: plain values, for other machines."""
+    files = setting(args, "reward.remote_url"), setting(args, "train.agent_func_path")
+    return (*files, settings.text, settings.name, settings.constants)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -269,10 +370,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dialect", help="a trainer's numerics, such as openrlhf; the spec's own if left out")
     parser.add_argument("--set", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a constant")
     parser.add_argument("--seed", type=int, default=0, help="for groups that are drawn again; 0 if left out")
+    parser.add_argument(
+        "--resume-changed", action="store_true", help="go on from a checkpoint that was trained under another spec"
+    )
     given = parser.parse_args(arguments[:at])
     constants = dict(given.set)
     try:
-        settings = Settings.of(read_spec(given.spec, constants), constants, given.dialect, given.seed)
+        read = read_spec(given.spec, constants)
+        settings = Settings.of(read, constants, given.dialect, given.seed, given.resume_changed)
         spec = settings.spec()
     except (ValueError, OSError) as error:
         sys.exit(f"rewardspec: {error}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rewardspec.adapters.binding import BindingError
-from rewardspec.compiler import Spec
+from rewardspec.adapters import signal
+from rewardspec.adapters.binding import BindingError, same_meaning
+from rewardspec.compiler import Spec, loads
+from rewardspec.diagnostics import shorten
 
 TESTED = ("0.11.2",)
 WAS_TESTED = f"the adapter was tested with {', '.join(TESTED)}"
@@ -20,17 +23,44 @@ OVERWRITTEN = (*LATER, "group_reward_std", "return")  # names of its own, whatev
 
 def check_settings(args, spec: Spec) -> None:
     """Raise BindingError unless arguments of `train_ppo_ray` go with the spec. args: nested, as OpenRLHF has them."""
-    problems = _needs(args, spec) + _ignored(args, spec)
+    problems = _needs(args, spec) + _ignored(args, spec) + _filter_problems(args, spec)
     if problems:
         raise BindingError("\n".join(problems))
 
 
-def check_files(args) -> None:
-    """Raise BindingError for a reward function's file that is not there, where training is started."""
-    url = setting(args, "reward.remote_url")
-    for path in [url] if isinstance(url, str) else url or []:
-        if path.endswith(".py") and not Path(path).exists():
-            raise BindingError(f"--reward.remote_url {path}: there is no such file in {Path.cwd()}")
+def reward_problems(remote_url, agent: str | None, text: str, name: str, constants: Mapping[str, str]) -> list[str]:
+    """What is wrong with the files that score rollouts, seen from this process: they are loaded as OpenRLHF will.
+
+    remote_url, agent: arguments of `train_ppo_ray`. text, name, constants: of the run's spec.
+    """
+    endpoints = [remote_url] if isinstance(remote_url, str) else list(remote_url or [])
+    found = []
+    for option, path in (*(("reward.remote_url", url) for url in endpoints), ("train.agent_func_path", agent)):
+        if path and path.endswith(".py") and not Path(path).exists():
+            found.append(f"--{option} {path}: there is no such file in {Path.cwd()}")
+    if found or agent or not (endpoints and endpoints[0].endswith(".py")):
+        return found
+    where = f"--reward.remote_url {endpoints[0]}"
+    try:
+        module = importlib.util.spec_from_file_location("reward_func", endpoints[0])
+        loaded = importlib.util.module_from_spec(module)
+        module.loader.exec_module(loaded)
+        function = loaded.reward_func
+    except Exception as error:
+        return [f"{where} cannot be loaded: {type(error).__name__}: {error}"]
+    scored = getattr(function, "spec", None)  # set by `for_openrlhf`
+    if scored is None:
+        return []
+    own = loads(text, name, constants=constants)
+    if same_meaning(own, scored):
+        return []
+    given = ", ".join(f"{name}={value}" for name, value in constants.items())
+    return [
+        f"{where}: it scores by {shorten(scored.name)!r}, fingerprint {scored.fingerprint}, and advantages are of "
+        f"{shorten(own.name)!r}{f' with constants {given}' if given else ''}, fingerprint {own.fingerprint}: load one "
+        "file with the same constants in both, `for_openrlhf(rewardspec.load(PATH, constants={...}))`, or let "
+        "`rewardspec compile SPEC --target openrlhf --set NAME=VALUE -o DIR` write both"
+    ]
 
 
 def setting(args, path: str, default=None):
@@ -103,6 +133,30 @@ def _ignored(args, spec: Spec) -> list[str]:
             refuse("reward.overlong_buffer_len", way_out)
         if setting(args, "reward.stop_properly_penalty_coef") is not None:
             refuse("reward.stop_properly_penalty_coef", "read `truncated` in the spec, or `reward`")
+    return found
+
+
+def _filter_problems(args, spec: Spec) -> list[str]:
+    """Why dynamic filtering cannot ask the spec which groups have signal, with ways out."""
+    where = "--algo.dynamic_filtering_enable"
+    if not setting(args, "algo.dynamic_filtering_enable"):
+        return []
+    found = [f"{where}: {problem}" for problem in signal.undecided(spec)]
+    ends = setting(args, "algo.dynamic_filtering_range", (0, 1))
+    if tuple(ends) != (0, 1):  # the default
+        found.append(
+            "--algo.dynamic_filtering_range would have no effect: groups without signal under the spec are filtered; "
+            "leave it out"
+        )
+    late = [name for name in spec.columns if name in LATER]
+    late += ["reward"] if "reward" in spec.columns and not setting(args, "reward.remote_url") else []
+    if late:
+        found.append(f"{where}: {listed(late)} is not known yet when groups are filtered: leave one of them out")
+    if setting(args, "train.async_enable") and signal.looks_at_moment(spec):
+        found.append(
+            f"{where}: the asynchronous trainer generates without knowing the step, and {spec.name} looks at it: "
+            "leave --train.async_enable or the schedule out"
+        )
     return found
 
 

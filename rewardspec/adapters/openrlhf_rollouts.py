@@ -98,7 +98,7 @@ class Advantages:
 
     def _column(self, name: str, experiences: Sequence, sizes: Sequence[int]) -> torch.Tensor:
         """The values of a name, [N], in the order of the experiences."""
-        parts = [_values(name, experience) for experience in experiences]
+        parts = [values(name, experience) for experience in experiences]
         counts = [0 if part is None else part.numel() for part in parts]
         if counts != list(sizes):
             raise BindingError(f"`{name}` has {sum(counts)} values for {sum(sizes)} rollouts. {SWALLOWED}")
@@ -137,7 +137,7 @@ def _hidden_reward(samples: Sequence) -> bool:
     )
 
 
-def _values(name: str, experience) -> torch.Tensor | None:
+def values(name: str, experience) -> torch.Tensor | None:
     """The values of a name in one experience: what was scored, else what the trainer knows."""
     if name == "reward":
         return experience.rewards

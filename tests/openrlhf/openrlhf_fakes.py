@@ -51,7 +51,7 @@ class Policy(BaseDistributedActor):
         pass
 
     def save_checkpoint(self, tag, client_states, metric_value, metric_key):
-        self._write({"saved": client_states["global_step"]})
+        self._write({"saved": client_states["global_step"], "rewardspec": client_states["rewardspec"]})
 
     def reload_states(self):
         pass

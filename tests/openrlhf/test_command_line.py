@@ -96,10 +96,11 @@ def files(tmp_path_factory):
     return folder
 
 
-def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None):
+def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None, job=None):
     """Batches of rows that the policy would train on, and what was printed.
 
-    resume: training steps that the checkpoint has seen, for `--ckpt.load_enable`.
+    resume: training steps that the checkpoint has seen, for `--ckpt.load_enable`. job: variables in the runtime
+    environment of a job, as `ray job submit` starts it.
     """
     path = folder / out
     states = {"episode": 0, "global_step": resume, "total_consumed_prompts": 0, "data_loader_state_dict": {}}
@@ -109,6 +110,8 @@ def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None):
         "RAY_DEDUP_LOGS": "0",
         "COLUMNS": "1000",
     }
+    if job is not None:
+        environment |= job | {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": {"env_vars": job}})}
     if command is None:
         command = [sys.executable, "-m", "openrlhf_fakes", *shlex.split(ours), "--", *ARGUMENTS, *stock]
         command = [part.replace("FOLDER", str(folder)) for part in command]
@@ -121,9 +124,9 @@ def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None):
             batches.append([])
         elif "prompt" in line:
             batches[-1].append(line)
-    return SimpleNamespace(
-        code=done.returncode, said=done.stdout + done.stderr, errors=done.stderr, batches=batches[:-1]
-    )
+    saved = [line for line in lines if "saved" in line]
+    said = done.stdout + done.stderr
+    return SimpleNamespace(code=done.returncode, said=said, errors=done.stderr, batches=batches[:-1], saved=saved)
 
 
 def expected(folder, rows, step, total_steps, function=None, **options):
@@ -154,8 +157,14 @@ def logged(said, name):
 
 
 def test_stock_command_line_trains_on_the_advantages_of_the_spec(files):
-    done = run(files, "--spec spec.yaml", out="sync.jsonl")
+    # as a job that sets a variable which OpenRLHF sets as well: Ray refuses what both name
+    done = run(files, "--spec spec.yaml", "--ckpt.save_steps", "3", out="sync.jsonl", job={"NCCL_DEBUG": "INFO"})
     assert done.code == 0, done.said
+    fingerprint = rewardspec.loads(SPEC).fingerprint
+    assert [(line["saved"], line["rewardspec"]["fingerprint"]) for line in done.saved] == [
+        (3, fingerprint),
+        (6, fingerprint),
+    ]
     assert "[rewardspec] advantages of in-openrlhf, fingerprint" in done.said
     assert [len(rows) for rows in done.batches] == [12, 12, 3] * 2
     assert_rows(files, done.batches, range(6), 6)
@@ -178,6 +187,7 @@ def test_asynchronous_trainer_goes_on_from_a_checkpoint(files):
     (files / "halved" / "reward.py").write_text(REWARD)
     assert_rows(files / "halved", done.batches, range(2, 8), 6, dialect="openrlhf")
     assert logged(done.said, "rewardspec/weight/form") == [0.5] * 6
+    assert re.search("the checkpoint in .*ckpt does not say what spec it was trained under", done.said)
 
 
 @pytest.mark.parametrize("stock", [[], ["--train.async_enable"]], ids=["synchronous", "asynchronous"])

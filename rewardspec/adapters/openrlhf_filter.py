@@ -1,0 +1,59 @@
+"""OpenRLHF's dynamic filtering, asking the spec: groups without signal give way to new prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from rewardspec.adapters.binding import BindingError, check_rewards
+from rewardspec.adapters.openrlhf_checks import FILLED_IN
+from rewardspec.adapters.openrlhf_rollouts import SWALLOWED, values
+from rewardspec.adapters.signal import Judge
+from rewardspec.compiler import Spec
+
+# For a number of prompts: Experiences of one rollout each, how many prompts were taken, whether there are no more.
+Draw = Callable[[int], tuple[list, int, bool]]
+
+
+class Filter:
+    """Rollouts of as many prompts as are asked for, all of groups with signal."""
+
+    def __init__(self, spec: Spec, seed: int):
+        self.spec, self.judge = spec, Judge(spec, seed)
+
+    def __call__(self, draw: Draw, prompts: int, size: int, step: int, total_steps: int) -> tuple[list, int, bool]:
+        """What one call of `draw` gives, of several: what is filtered is drawn anew until the prompts are used up.
+
+        size: of a group. OpenRLHF draws each replacement at once; here they are drawn together, in rounds.
+        """
+        kept: list = []
+        taken = 0
+        while True:
+            found, used, exhausted = draw(prompts - len(kept) // size)
+            taken += used
+            for start in range(0, len(found), size):
+                group = found[start : start + size]
+                if self._has_signal(group, step, total_steps):
+                    kept += group
+            if exhausted or not used or len(kept) >= prompts * size:
+                return kept, taken, exhausted
+
+    def _has_signal(self, group: Sequence, step: int, total_steps: int) -> bool:
+        columns = {name: [values(name, sample) for sample in group] for name in self.spec.columns}
+        there = [name for name, found in columns.items() if all(x is not None for x in found)]
+        check_rewards_of(self.spec, there, group)
+        tensors = {name: torch.cat([x.reshape(-1).cpu() for x in found]) for name, found in columns.items()}
+        try:
+            return self.judge(tensors, len(group), step, total_steps).signal
+        except self.judge.function.RolloutError as error:
+            raise BindingError(f"--algo.dynamic_filtering_enable: {error}") from error
+
+
+def check_rewards_of(spec: Spec, there: Sequence[str], group: Sequence) -> None:
+    """Raise BindingError unless each rollout of a group has what the spec reads."""
+    try:
+        check_rewards(spec, [], [*there, *(name for name in FILLED_IN if name in there)], "value of extra_logs")
+    except BindingError as error:
+        prompts = {prompt for sample in group for prompt in sample.prompts}
+        raise BindingError(f"{error}\nfor every rollout of the prompt {sorted(prompts)[:1]}. {SWALLOWED}") from None

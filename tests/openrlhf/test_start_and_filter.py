@@ -1,0 +1,170 @@
+"""What is compared before training goes on, and dynamic filtering in the real SamplesGenerator of OpenRLHF 0.11.2."""
+
+from types import SimpleNamespace
+
+import pytest
+from experience_makers import arguments
+from openrlhf.trainer.ppo_utils import samples_generator
+
+import rewardspec
+from rewardspec.adapters import openrlhf as adapter
+from rewardspec.adapters import openrlhf_checks as checks
+from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.embedding import embedded, write
+from rewardspec.adapters.openrlhf_rollouts import Advantages
+from rewardspec.adapters.record import record
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
+
+SPEC = """\
+rewardspec: 1
+name: two
+define: {half: 0.5}
+components:
+  correct: {values: [0, 1], weight: 8}
+  form: {values: [0, 1], weight: 8 - 8 * progress}
+advantage: gdpo
+"""
+
+# Dynamic filtering
+
+
+def generator(monkeypatch, groups, text=SPEC, **changed):
+    """A real generator whose engines answer each prompt with the (correct, form) of its group."""
+    adapter.install(adapter.Settings.of(rewardspec.loads(text)))
+    made = object.__new__(samples_generator.SamplesGenerator)
+    made.args = arguments(algo__dynamic_filtering_enable=True, algo__dynamic_filtering_range=(0, 1), **changed)
+    made.prompts_dataloader = [(None, [prompt], [""], [None]) for prompt in groups]
+
+    def dispatch(prompts, labels, images=None, **_):
+        return [
+            [
+                {
+                    "prompt": prompt,
+                    "label": "",
+                    "observation_tokens": [7, 8, 5, 5],
+                    "action_ranges": [(2, 4)],
+                    "rollout_log_probs": None,
+                    "reward": 8.0 * (correct + form),
+                    "scores": 8.0 * (correct + form),
+                    "extra_logs": {"correct": correct, "form": form},
+                }
+                for correct, form in groups[prompt]
+            ]
+            for prompt in prompts
+        ]
+
+    made._dispatch_prompts_to_vllm = dispatch
+    ray = SimpleNamespace(wait=lambda refs, **_: (refs[:1], refs[1:]), get=lambda ref: ref)
+    monkeypatch.setattr(samples_generator, "ray", ray)
+    return made
+
+
+GROUPS = {  # scores of 8 and 16: by its own range from 0 to 1 OpenRLHF keeps none
+    "cancel": [(1, 0), (0, 1)],  # at equal weights
+    "same": [(1, 1), (1, 1)],
+    "form": [(1, 1), (1, 0)],
+    "alive": [(1, 0), (0, 0)],
+    "late": [(0, 0), (1, 1)],
+}
+
+
+def drawn(made, prompts, **options):
+    options = {"n_samples_per_prompt": 2, "max_len": 16, **options}
+    iterator = iter(made.prompts_dataloader)
+    found, taken, exhausted = made._generate_vllm(iterator, prompts, True, **options)
+    return [sample.prompts[0] for sample in found], taken, exhausted
+
+
+def test_groups_with_signal_under_the_spec_are_kept_whatever_their_scores(monkeypatch):
+    made = generator(monkeypatch, GROUPS)
+    assert drawn(made, 3) == (["form"] * 2 + ["alive"] * 2 + ["late"] * 2, 5, False)
+    fn = rewardspec.compile(rewardspec.loads(SPEC))
+    for prompt, group in GROUPS.items():
+        columns = dict(zip(("correct", "form"), zip(*group, strict=True), strict=True))
+        out = fn({name: list(values) for name, values in columns.items()}, 2, step=0, total_steps=6)
+        assert (out.advantages.abs().max() > 0) == (prompt not in ("same", "cancel"))
+
+
+def test_the_moment_counts_and_prompts_can_run_out(monkeypatch):
+    made = generator(monkeypatch, GROUPS)
+    made.rewardspec_step = 2 * len(GROUPS)  # the end: `form` weighs nothing
+    kept, taken, exhausted = drawn(made, 4)
+    assert kept == ["cancel"] * 2 + ["alive"] * 2 + ["late"] * 2 and (taken, exhausted) == (5, True)
+
+
+def test_stock_filtering_is_left_alone_where_it_is_off(monkeypatch):
+    made = generator(monkeypatch, GROUPS)
+    found, taken, _ = made._generate_vllm(iter(made.prompts_dataloader), 2, False, n_samples_per_prompt=2, max_len=16)
+    assert [sample.prompts[0] for sample in found] == ["cancel"] * 2 + ["same"] * 2 and taken == 2
+
+
+FILTER = {"algo__dynamic_filtering_enable": True, "algo__dynamic_filtering_range": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "changed", "said"),
+    [
+        (SPEC, {"algo__dynamic_filtering_range": (0.1, 0.9)}, "dynamic_filtering_range would have no effect"),
+        (SPEC, {"train__async_enable": True}, "generates without knowing the step"),
+        (SPEC.replace("8 - 8 * progress", "kl").replace("components:", "signals: {kl: {range: [0, .inf]}}\ncomponents:")
+         .replace("weight: kl", "weight: 1").replace("gdpo", "grpo - kl"), {}, "`kl` is not known yet"),
+        (SPEC.replace("gdpo", "grpo\nkeep: std(correct) > 0\nrefill: var(total)"), {}, "(`refill`)"),
+    ],
+)  # fmt: skip
+def test_filtering_that_cannot_ask_the_spec_is_refused(text, changed, said):
+    spec = rewardspec.loads(text)
+    with pytest.raises(BindingError) as error:
+        checks.check_settings(arguments(**FILTER | changed), spec)
+    assert said in str(error.value)
+
+
+# Before training
+
+
+def reward_file(tmp_path, constants):
+    spec = rewardspec.loads(
+        SPEC.replace("{values: [0, 1], weight: 8}", "{use: qa.exact_match, weight: half}"), constants=constants
+    )
+    write(embedded(spec, "openrlhf", constants=constants), tmp_path)
+    return spec, str(tmp_path / "reward.py")
+
+
+def test_what_scores_and_what_computes_advantages_are_one_spec(tmp_path):
+    spec, file = reward_file(tmp_path, {"half": "0.25"})
+    text = spec.source.text
+    assert checks.reward_problems([file], None, text, "spec.yaml", {"half": "0.25"}) == []
+    (problem,) = checks.reward_problems([file], None, text, "spec.yaml", {"half": "0.3"})
+    assert spec.fingerprint in problem and "with constants half=0.3, fingerprint" in problem
+
+
+def test_a_reward_file_that_does_not_load_is_found_where_training_is_started(tmp_path):
+    for text, said in (("import nothing_of_the_kind", "nothing_of_the_kind"), ("x = 1", "no attribute 'reward_func'")):
+        (tmp_path / "reward.py").write_text(text)
+        (problem,) = checks.reward_problems(str(tmp_path / "reward.py"), None, SPEC, "spec.yaml", {})
+        assert "reward.py cannot be loaded" in problem and said in problem
+
+
+def test_machines_that_read_the_spec_in_another_way_are_an_error():
+    settings = adapter.Settings(SPEC, "spec.yaml", {}, "0123456789ab")
+    with pytest.raises(BindingError, match="install the same rewardspec on all machines"):
+        settings.spec()
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_checkpoint_of_another_spec_is_gone_on_from_only_where_that_is_said(changed):
+    spec, other = rewardspec.loads(SPEC), rewardspec.loads(SPEC.replace("gdpo", "grpo"))
+    adapter.install(adapter.Settings.of(spec, resume_changed=changed))
+    trainer = SimpleNamespace(experience_maker=SimpleNamespace(rewardspec=Advantages(spec)), args=arguments())
+
+    def resumed(states):
+        return adapter._compared(trainer, lambda: {"global_step": 3} | states)()
+
+    assert resumed({"rewardspec": record(spec, 0)})["global_step"] == 3
+    resumed({})
+    if changed:
+        resumed({"rewardspec": record(other, 0)})
+        return
+    with pytest.raises(BindingError, match="--resume-changed") as error:
+        resumed({"rewardspec": record(other, 0)})
+    assert spec.fingerprint in str(error.value) and other.fingerprint in str(error.value)
