@@ -44,9 +44,11 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         if fullname not in self.patches:
             return None
         for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target) if finder is not self else None
+            find = getattr(finder, "find_spec", None)  # Python passes over finders without it
+            spec = find(fullname, path, target) if find is not None and finder is not self else None
             if spec is not None:
-                spec.loader.exec_module = _then(spec.loader.exec_module, self.patches[fullname])
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader.exec_module = _then(spec.loader.exec_module, self.patches[fullname])
                 return spec
         return None
 

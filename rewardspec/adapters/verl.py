@@ -279,7 +279,7 @@ def _in_agent_loop(module: ModuleType) -> None:
     def conditions(self):
         """The spec and seed of a run with reward tokens, else None; read once."""
         if not hasattr(self, "_rewardspec"):
-            found = settings(self.config) if chosen(self.config) else None
+            found = settings(self.config) if chosen(getattr(self, "config", None)) else None
             self._rewardspec = found if found is not None and found[0].condition is not None else None
         return self._rewardspec
 
