@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections import Counter
 
@@ -103,5 +104,5 @@ class Filter:
                 judged = self.judge(group, len(at), *moment)
             except self.judge.function.RolloutError as error:
                 raise BindingError(f"algorithm.filter_groups: in group {uid}: {error}") from error
-            found[uid] = None if judged.signal else judged.total
+            found[uid] = None if judged.signal else 0.0 if math.isnan(judged.total) else judged.total
         return found
