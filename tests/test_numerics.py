@@ -1,6 +1,7 @@
 """Compiled specs against the NumPy reference on ragged groups, and section by section against hand calculation."""
 
 import math
+import pickle
 from functools import cache, partial
 
 import numpy as np
@@ -408,6 +409,7 @@ def test_total_by_hand():
     text = "components:\n  a: {range: [0, 9], missing: ignore, weight: 2}\nadvantage: grpo\n"
     out = compiled(text)({"a": [0.5, 0, 1.5, 1, None]}, ["x", "y", "x", "y", "y"])
     np.testing.assert_equal(out.total.tolist(), [1, 0, 3, 2, NAN])
+    np.testing.assert_equal(pickle.loads(pickle.dumps(out)).total.tolist(), [1, 0, 3, 2, NAN])
     assert out.metrics()["total"] == 1.5 and out.metrics()["total_std"] == pytest.approx(2**0.5)
     # One of the spec's own; one that reads what a call does not read, so that the prelude's is taken.
     both = "components: {a: {values: [0, 1]}, b: {values: [0, 1]}}\n"

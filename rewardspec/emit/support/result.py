@@ -27,7 +27,7 @@ class Result:
         self._total = total
 
     def __getstate__(self):
-        return {**self.__dict__, "_shares": self.shares}
+        return {**self.__dict__, "_shares": self.shares, "_total": self._summed()}
 
     @property
     def kept(self):
