@@ -19,6 +19,7 @@ from rewardspec.analysis.columns import PREFIX
 from rewardspec.compiler import Spec, read_file
 from rewardspec.compiler import check as check_source
 from rewardspec.diagnostics import Diagnostic, SpecError, did_you_mean
+from rewardspec.shown import Inert, inert_json, printed, shown
 
 app = typer.Typer(
     help="Reward specs: read, checked, compiled to one torch advantage function.",
@@ -56,8 +57,17 @@ def main() -> None:
         sys.exit(0)
 
 
+def _say(text: str, err: bool = False) -> None:
+    """Print lines of ours, whatever of others is in them."""
+    typer.echo(printed(text), err=err)
+
+
+def _say_json(value: object) -> None:
+    typer.echo(inert_json(json.dumps(value, indent=2)))
+
+
 def _misuse(message: str) -> NoReturn:
-    typer.echo(f"rewardspec: {message}", err=True)
+    _say(f"rewardspec: {message}", err=True)
     raise typer.Exit(2)
 
 
@@ -85,7 +95,7 @@ def _read(path: Path, constants: dict[str, str]) -> tuple[Spec | None, list[Diag
     try:
         source, report = read_file(path)
     except OSError as error:
-        _misuse(f"cannot read {path}: {error.strerror or error}")
+        _misuse(f"cannot read {shown(path)}: {error.strerror or error}")
     if source is None:
         return None, report.sorted()
     spec, report = check_source(source, constants)
@@ -103,7 +113,7 @@ def _load(path: Path, settings: list[str], dialect: str | None = None) -> Spec:
         except ValueError as error:
             _misuse(str(error))
     for diagnostic in diagnostics:
-        typer.echo(diagnostic.render() + "\n", err=True)
+        _say(diagnostic.render() + "\n", err=True)
     if spec is None:
         raise typer.Exit(1)
     return spec
@@ -125,7 +135,7 @@ def _expand(paths: list[Path]) -> list[Path]:
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
-        typer.echo(f"rewardspec {__version__}")
+        _say(f"rewardspec {__version__}")
         raise typer.Exit
 
 
@@ -173,30 +183,30 @@ def check(
             try:
                 said, left = look(spec, Run(stated, sizes, total_steps))
             except ValueError as error:
-                _misuse(f"{path}: {error}")
+                _misuse(f"{shown(path)}: {error}")
             raised = [replace(d, severity="error") if strict or d.code in errors else d for d in said]
             diagnostics = [*diagnostics, *raised]
             notes += left
         found += diagnostics
     if format == "json":
-        typer.echo(json.dumps([d.to_json() for d in (*found, *notes)], indent=2))
+        _say_json([d.to_json() for d in (*found, *notes)])
     elif format == "sarif":
-        typer.echo(json.dumps(sarif([*found, *notes], page), indent=2))
+        _say_json(sarif([*found, *notes], page))
     elif format == "github":
         for diagnostic in (*found, *notes):
             typer.echo(github(diagnostic))
     else:
         for diagnostic in found:
-            typer.echo(diagnostic.render() + "\n")
+            _say(diagnostic.render() + "\n")
         for note in notes:
-            typer.echo(f"{note.span.source.name}: {note.render()}")
+            _say(f"{shown(note.span.source.name)}: {note.render()}")
         broken = sum(d.severity == "error" for d in found)
         warnings = len(found) - broken
         files_word = f"{len(paths)} spec" + "s" * (len(paths) != 1)
         counts = f"{broken} error{'s' * (broken != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-        typer.echo(f"{files_word} checked: {counts}")
+        _say(f"{files_word} checked: {counts}")
         if warnings:
-            typer.echo("`rewardspec explain CODE` says more; `allow: {CODE: reason}` in the spec silences one")
+            _say("`rewardspec explain CODE` says more; `allow: {CODE: reason}` in the spec silences one")
     raise typer.Exit(1 if any(d.severity == "error" for d in found) else 0)
 
 
@@ -220,12 +230,12 @@ def list_(
         if not entries:
             _misuse(f"there are {', '.join(k + 's' for k in kinds)}, but no {kind!r}")
     if format == "json":
-        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
+        _say_json([asdict(entry) for entry in entries])
         return
     out = _console()
-    for shown in dict.fromkeys(entry.kind for entry in entries):
-        rows = [(entry.name, entry.about) for entry in entries if entry.kind == shown]
-        _table(out, f"{shown.capitalize()}s", ("name", "what it is, and from where"), rows)
+    for of in dict.fromkeys(entry.kind for entry in entries):
+        rows = [(entry.name, entry.about) for entry in entries if entry.kind == of]
+        _table(out, f"{of.capitalize()}s", ("name", "what it is, and from where"), rows)
 
 
 @app.command("compile")
@@ -262,8 +272,8 @@ def compile_(
     try:
         output.write_text(source, encoding="utf-8")
     except OSError as error:
-        _misuse(f"cannot write {output}: {error.strerror or error}")
-    typer.echo(f"wrote {output}", err=True)
+        _misuse(f"cannot write {shown(output)}: {error.strerror or error}")
+    _say(f"wrote {shown(output)}", err=True)
 
 
 def _embed(
@@ -286,13 +296,13 @@ def _embed(
     try:
         loaded, constants = _load(file, settings, dialect), _constants(settings)
         for path in write(embedded(loaded, target, allowed, constants, seed), folder, force):
-            typer.echo(f"wrote {path}", err=True)
+            _say(f"wrote {shown(path)}", err=True)
     except BindingError as error:
         _misuse(str(error))
     except Occupied as error:
         _misuse(f"{error}: name another folder, or say --force")
     except OSError as error:
-        _misuse(f"cannot write into {folder}: {error.strerror or error}")
+        _misuse(f"cannot write into {shown(folder)}: {error.strerror or error}")
 
 
 @app.command()
@@ -314,7 +324,7 @@ def explain(
     from rewardspec.lint.finding import codes, page
 
     if not file.exists() and page(file.name) is not None:
-        typer.echo(f"{file.name}\n\n{page(file.name)}")
+        _say(f"{file.name}\n\n{page(file.name)}")
         return
     if not file.exists() and file.name == str(file) and not file.suffix:
         near = did_you_mean(file.name, codes(), "`rewardspec list findings` shows the codes that have a page")
@@ -331,7 +341,8 @@ def explain(
     out = _console()
     out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
     if spec.about:
-        out.print(spec.about, markup=False, highlight=False)
+        for line in spec.about.split("\n"):
+            out.print(f"  {shown(line)}", markup=False, highlight=False)
     _table(out, "Columns", ("name", "level", "domain", "missing", "measured by"), found.columns)
     _table(out, "Components", ("name", "value", "weight"), found.components)
     if rows:
@@ -372,13 +383,13 @@ def label_(
             text = "".join(line + "\n" for line in labelled)
             replace_file(output, lambda path: path.write_text(text, encoding="utf-8", newline="\n"))
     except OSError as error:
-        _misuse(f"cannot label {trajectories} into {output}: {error.strerror or error}")
+        _misuse(f"cannot label {shown(trajectories)} into {shown(output)}: {error.strerror or error}")
     except ValueError as error:
         _misuse(str(error))
     for number, reason in tally.bad:
-        typer.echo(f"{trajectories}:{number}: left out: {reason}", err=True)
+        _say(f"{shown(trajectories)}:{number}: left out: {reason}", err=True)
     left_out = f", {len(tally.bad)} line{'s' * (len(tally.bad) != 1)} left out" if tally.bad else ""
-    typer.echo(f"wrote {tally.labelled} trajectories to {output}{left_out}")
+    _say(f"wrote {tally.labelled} trajectories to {shown(output)}{left_out}")
     prior = tally.prior()
     rows = [
         (name, str(count), f"{prior[name]:.4g}", f"{loaded.condition.prior[name]:.4g}")
@@ -387,7 +398,7 @@ def label_(
     _table(_console(), None, ("token", "trajectories", "share", "prior in the spec"), rows)
     if any(abs(prior[name] - p) > 0.01 for name, p in loaded.condition.prior.items()) and tally.labelled:
         implied = ", ".join(f"{name}: {prior[name]:.4g}" for name in list(prior)[:-1])
-        typer.echo(f"the prior that training draws from should be the share in this set: `prior: {{{implied}}}`")
+        _say(f"the prior that training draws from should be the share in this set: `prior: {{{implied}}}`")
     raise typer.Exit(0 if tally.labelled else 1)
 
 
@@ -454,24 +465,24 @@ def score_(
                 restart,
             )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command goes on with what is in {output}.partial", err=True)
+        _say(f"stopped; the same command goes on with what is in {shown(output)}.partial", err=True)
         raise typer.Exit(130) from None
     except OSError as error:
-        _misuse(f"cannot score {rollouts} into {output}: {error.strerror or error}")
+        _misuse(f"cannot score {shown(rollouts)} into {shown(output)}: {error.strerror or error}")
     except NotAllowed as error:
         options = " ".join(f"--allow-python {module}" for module in error.modules)
         _misuse(f"{error.fact}: if you trust it, say {options}, or --trust for all that the spec names")
     except (BadLog, BadPath, ScoringError, ModuleNotFoundError) as error:
         _misuse(str(error))
     for number, reason in summary.bad[:20]:
-        typer.echo(f"{rollouts}:{number}: left out: {reason}", err=True)
+        _say(f"{shown(rollouts)}:{number}: left out: {reason}", err=True)
     if summary.bad:
-        typer.echo(f"{len(summary.bad)} rows left out, kept in {summary.aside}", err=True)
+        _say(f"{len(summary.bad)} rows left out, kept in {shown(summary.aside)}", err=True)
     if summary.resumed:
-        typer.echo(f"took up {summary.resumed} rows of an earlier run", err=True)
+        _say(f"took up {summary.resumed} rows of an earlier run", err=True)
     if summary.changed:
-        typer.echo(f"{summary.changed} rows of an earlier run are others now, and were scored again", err=True)
-    typer.echo(f"wrote {summary.scored} rollouts in {summary.groups} groups to {output}")
+        _say(f"{summary.changed} rows of an earlier run are others now, and were scored again", err=True)
+    _say(f"wrote {summary.scored} rollouts in {summary.groups} groups to {shown(output)}")
     rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
     _table(_console(), None, ("reward", "mean", "missing"), rows)
     raise typer.Exit(0 if summary.scored else 1)
@@ -542,7 +553,7 @@ def simulate(
                 label: [{"p": p, **row.signal.__dict__} for p, row in curve if row.signal]
                 for label, curve in curves.items()
             }
-        typer.echo(json.dumps(found, indent=2))
+        _say_json(found)
     else:
         _show_counts(rows, rates)
         _show_sweep(curves, sizes[-1])
@@ -602,12 +613,10 @@ def _show_counts(rows: list, rates: str) -> None:
     if any(len(row.signal.shares) > 1 for row in rows if row.signal and row.signal.shares):
         _table(out, "Share of the advantage's variance", ("spec", "group size", "components"), parts)
     if any(row.interrupted for row in rows):
-        typer.echo("broken off: what was known by then")
+        _say("broken off: what was known by then")
     elif not all(row.exact for row in rows):
-        typer.echo(
-            "at least: not every case was tried, or not every value is exact (of an interval only some are looked at)"
-        )
-    typer.echo(f"signal: under {rates or 'every value as often as any other'}; the step over the batch is left out")
+        _say("at least: not every case was tried, or not every value is exact (of an interval only some are looked at)")
+    _say(f"signal: under {rates or 'every value as often as any other'}; the step over the batch is left out")
 
 
 def _shares(shares: dict[str, float]) -> str:
@@ -642,8 +651,8 @@ def _plot(path: Path, specs, rows: list, given) -> None:
     except ModuleNotFoundError:
         _misuse("drawing needs matplotlib: pip install 'rewardspec[plots]'")
     except (OSError, ValueError) as error:
-        _misuse(f"cannot draw {path}: {error}")
-    typer.echo(f"wrote {path}", err=True)
+        _misuse(f"cannot draw {shown(path)}: {error}")
+    _say(f"wrote {shown(path)}", err=True)
 
 
 def _replay(specs, path: Path, group_by: str | None, format: str, total_steps: int | None, prefix: str) -> None:
@@ -657,7 +666,7 @@ def _replay(specs, path: Path, group_by: str | None, format: str, total_steps: i
         except (BadLog, OSError) as error:
             _misuse(str(error))
     if format == "json":
-        typer.echo(json.dumps({"rows": [{"spec": label, **result.to_json()} for label, result in found]}, indent=2))
+        _say_json({"rows": [{"spec": label, **result.to_json()} for label, result in found]})
         return
     heads = ("spec", "rollouts", "groups", "steps", "groups without signal", "rollouts without", "spread", "variance")
     rows = [
@@ -689,7 +698,7 @@ def _under(spec: Spec, schemes: list[str]) -> list[tuple[str, Spec]]:
         other, report = check_source(spec.source, advantage=scheme)
         if other is None:
             for diagnostic in report.sorted():
-                typer.echo(diagnostic.render() + "\n", err=True)
+                _say(diagnostic.render() + "\n", err=True)
             raise typer.Exit(1)
         found.append((f"{spec.name}: {scheme}", other))
     return found
@@ -702,7 +711,7 @@ def schema() -> None:
     from rewardspec.lint.finding import OF_SPEC, findings
 
     about = {code: finding.page.split("\n")[0] for code, finding in findings().items()}
-    typer.echo(json.dumps(json_schema(about, OF_SPEC), indent=2))
+    _say_json(json_schema(about, OF_SPEC))
 
 
 @app.command()
@@ -719,7 +728,7 @@ def fmt(
             source, report = read_file(path)
             text = None if source is None else laid_out(source, report)
             for diagnostic in report.sorted():
-                typer.echo(diagnostic.render() + "\n", err=True)
+                _say(diagnostic.render() + "\n", err=True)
             broken = broken or text is None
             if text is None or source is None or text == source.text:
                 continue
@@ -727,9 +736,9 @@ def fmt(
             if not is_check:
                 path.write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
-            _misuse(f"cannot lay out {path}: {error.strerror or error}")
+            _misuse(f"cannot lay out {shown(path)}: {error.strerror or error}")
     for path in changed:
-        typer.echo(f"would lay out {path}" if is_check else f"laid out {path}")
+        _say(f"would lay out {shown(path)}" if is_check else f"laid out {shown(path)}")
     raise typer.Exit(1 if broken or (changed and is_check) else 0)
 
 
@@ -751,12 +760,12 @@ def new(
         with open(path, "x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        _misuse(f"{path} exists")
+        _misuse(f"{shown(path)} exists")
     except ValueError as error:
         _misuse(str(error))
     except OSError as error:
-        _misuse(f"cannot write {path}: {error.strerror or error}")
-    typer.echo(f"wrote {path}")
+        _misuse(f"cannot write {shown(path)}: {error.strerror or error}")
+    _say(f"wrote {shown(path)}")
 
 
 @app.command()
@@ -796,7 +805,7 @@ def diff(
     except (BadLog, OSError) as error:
         _misuse(str(error))
     if format == "json":
-        typer.echo(json.dumps(found.to_json(), indent=2))
+        _say_json(found.to_json())
     else:
         _show_difference(found)
     raise typer.Exit(0 if found.is_none else 1)
@@ -805,7 +814,7 @@ def diff(
 def _show_difference(found) -> None:
     out = _console()
     if found.is_none:
-        typer.echo("the same in all that was compared")
+        _say("the same in all that was compared")
         return
     if found.changes:
         rows = [(c.what, c.before or "-", c.after or "-") for c in found.changes]
@@ -838,7 +847,7 @@ def _show_difference(found) -> None:
             title = "The first group that changes" + (f", at {moment}" if moment else "")
         _table(out, title, (*names, "before", "after"), rows)
     if logged is None and not found.exact:
-        typer.echo(f"not everything was compared: {'; '.join(found.left_out)}")
+        _say(f"not everything was compared: {'; '.join(found.left_out)}")
 
 
 @app.command()
@@ -882,7 +891,7 @@ def verify(
             {"file": str(path), "spec": spec.name, "guarantees": [v.to_json() for v in verdicts]}
             for path, spec, verdicts in found
         ]
-        typer.echo(json.dumps({"rows": rows}, indent=2))
+        _say_json({"rows": rows})
     else:
         _show_verdicts(found)
     verdicts = [verdict for _, _, own in found for verdict in own]
@@ -955,7 +964,7 @@ def _solve(specs, what: str, sizes: list[int], format: str) -> None:
         except ValueError as error:
             _misuse(str(error))
     if format == "json":
-        typer.echo(json.dumps({"rows": [{"spec": label, **asdict(s)} for label, s in found]}, indent=2))
+        _say_json({"rows": [{"spec": label, **asdict(s)} for label, s in found]})
         return
     for label, s in found:
         if s.none:
@@ -964,7 +973,7 @@ def _solve(specs, what: str, sizes: list[int], format: str) -> None:
             said = f"no weight up to {s.weight:,.0f} breaks a guarantee"
         else:
             said = f"the largest safe weight is {s.weight:.7g}" + ("" if s.attained else " (safe below it, not at it)")
-        typer.echo(f"{label}, groups of {_ranges(sizes)}: `{name}`: {said}")
+        _say(f"{label}, groups of {_ranges(sizes)}: `{name}`: {said}")
 
 
 def _sizes(text: str) -> list[int]:
@@ -984,7 +993,7 @@ def _console(stderr: bool = False):
     from rich.console import Console
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
-    return Console(width=width, soft_wrap=False, stderr=stderr)
+    return Console(file=Inert(sys.stderr if stderr else sys.stdout), width=width, soft_wrap=False)
 
 
 def _table(console, title: str | None, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
@@ -993,15 +1002,15 @@ def _table(console, title: str | None, heads: tuple[str, ...], rows: list[tuple[
     from rich.text import Text
 
     if title:
-        console.print(title, style="bold", markup=False, highlight=False)
+        console.print(shown(title), style="bold", markup=False, highlight=False)
     table = Table(box=SIMPLE, pad_edge=False)
     for head in heads:
         numeric = rows and all(
             row[heads.index(head)][:1].isdigit() or row[heads.index(head)][:2] == ">=" for row in rows
         )
-        table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(shown(head)), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(shown(cell)) for cell in row))
     console.print(table)
 
 

@@ -26,6 +26,7 @@ from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
 from rewardspec.ir.graph import DEEPEST, canonical, walk
 from rewardspec.ir.lower import ComponentValue, Program, lower
 from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.shown import shown
 from rewardspec.source import Source
 from rewardspec.spec.declarations import Declarations, read_declarations
 from rewardspec.spec.document import Document
@@ -77,9 +78,9 @@ class Spec:
 
     @property
     def name(self) -> str:
-        """What the spec calls itself, or its file."""
+        """What the spec calls itself, or its file, as it can be printed."""
         given = self.document.name
-        return given.text if given is not None and given.text else Path(self.source.name).stem
+        return shown(given.text if given is not None and given.text else Path(self.source.name).stem)
 
     @property
     def about(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from rewardspec.shown import shown
 from rewardspec.source import Span
 
 MOST_DIAGNOSTICS = 100  # a hostile file must not buy unbounded output
@@ -17,6 +18,9 @@ class Label:
 
     span: Span
     message: str
+
+    def __post_init__(self):
+        object.__setattr__(self, "message", shown(self.message))
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,11 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     note: str = ""  # stands beside the underline
     severity: str = "error"
+
+    def __post_init__(self):  # a frozen one; what it quotes is a spec's
+        for name in ("message", "help", "note"):
+            if getattr(self, name):
+                object.__setattr__(self, name, shown(getattr(self, name)))
 
     def to_json(self) -> dict:
         return {
@@ -152,8 +161,7 @@ class SpecError(Portable, ValueError):
 
 def shorten(text: str, most: int = 40) -> str:
     """`text` on one line and within `most` characters, for use inside a message."""
-    text = "".join(c if c.isprintable() else " " for c in text)
-    text = " ".join(text.split())
+    text = shown(" ".join(text.split()))
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

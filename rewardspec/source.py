@@ -6,6 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rewardspec.shown import shown
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -51,7 +53,7 @@ class Span:
     def place(self) -> str:
         """File, line and column, as editors and terminals link them."""
         line, column = self.source.line_column(self.start)
-        return f"{self.source.name}:{line}:{column}"
+        return f"{shown(self.source.name)}:{line}:{column}"
 
     def to(self, other: Span) -> Span:
         """From the start of this span to the end of another one of the same source."""

@@ -9,6 +9,7 @@ from decimal import Decimal
 from rewardspec.analysis.rows import BadLog, Rows
 from rewardspec.compiler import Spec
 from rewardspec.diagnostics import did_you_mean, shorten
+from rewardspec.shown import shown
 from rewardspec.spec.declarations import Column
 
 PREFIX = "scored/"  # of the columns that `score` adds: `scored/correct`, `scored/advantage`
@@ -35,7 +36,7 @@ def group_key(rows: Rows, found: Sequence[str], group_by: str | None) -> str:
     key = group_by or next((key for key in GROUP_KEYS if key in found), None)
     if key is None or key not in found:
         wanted = f"`{shorten(group_by)}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
-        raise BadLog(f"{rows.path} has no column {wanted} that tells groups apart; it has {listed(found)}")
+        raise BadLog(f"{shown(rows.path)} has no column {wanted} that tells groups apart; it has {listed(found)}")
     return key
 
 
@@ -54,7 +55,7 @@ def held_as(rows: Rows, spec: Spec, names: Sequence[str], found: Sequence[str], 
         else:
             held[name] = called
     if gaps:
-        lacks = f"{rows.path} has no column {', '.join(gaps)}, which {spec.name} {lacking}"
+        lacks = f"{shown(rows.path)} has no column {', '.join(gaps)}, which {spec.name} {lacking}"
         raise BadLog(f"{lacks}; it has {listed(found)}")
     return held
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rewardspec.shown import shown
+
 WRITING, LOCK = ".writing", ".lock"  # what stands beside an output while it is made
 
 
@@ -30,24 +32,28 @@ def check_paths(output: Path, reads: Mapping[str, Path], suffixes: Mapping[str, 
     suffixes = {WRITING: half, LOCK: "its lock", **suffixes, **{suffix + WRITING: half for suffix in suffixes}}
     problems = []
     if real.is_dir():
-        problems.append(f"{output} is a folder: name a file in it")
+        problems.append(f"{shown(output)} is a folder: name a file in it")
     elif real.exists() and not real.is_file():
-        problems.append(f"{output} is no regular file")
+        problems.append(f"{shown(output)} is no regular file")
     elif not real.parent.is_dir():
-        problems.append(f"there is no folder {real.parent} to write {output.name} into")
+        problems.append(f"there is no folder {shown(real.parent)} to write {shown(output.name)} into")
     ending = next((suffix for suffix in suffixes if output.name.lower().endswith(suffix)), None)
     if ending is not None:
-        problems.append(f"{output} ends in {ending}, as {suffixes[ending]} does beside an output: name it otherwise")
+        problems.append(
+            f"{shown(output)} ends in {ending}, as {suffixes[ending]} does beside an output: name it otherwise"
+        )
     for what, path in reads.items():
         if _is_same(path, real):
-            problems.append(f"{path} would be written over: it is the {what}")
+            problems.append(f"{shown(path)} would be written over: it is the {what}")
         for suffix, use in suffixes.items():
             if _is_same(path, beside(real, suffix)):
-                problems.append(f"{path}, the {what}, has the name of {use} beside {output}: name another output")
+                problems.append(
+                    f"{shown(path)}, the {what}, has the name of {use} beside {shown(output)}: name another output"
+                )
     for suffix, use in suffixes.items():
         path = beside(real, suffix)
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            problems.append(f"{path} is in the way of {use}: it is no regular file")
+            problems.append(f"{shown(path)} is in the way of {use}: it is no regular file")
     if problems:
         raise BadPath("\n".join(problems))
     return real
@@ -91,7 +97,9 @@ def held(output: Path) -> Iterator[None]:
             other = os.read(descriptor, 20).decode("ascii", "replace").strip()
             os.close(descriptor)
             whose = f" (process {other})" if other.isdigit() else ""
-            raise BadPath(f"another run{whose} is writing {output}: wait for it, or name another output") from None
+            raise BadPath(
+                f"another run{whose} is writing {shown(output)}: wait for it, or name another output"
+            ) from None
         except BaseException:
             os.close(descriptor)
             raise

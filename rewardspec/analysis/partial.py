@@ -9,6 +9,7 @@ from pathlib import Path
 from rewardspec.analysis.outputs import beside, replace
 from rewardspec.analysis.rows import BadLog
 from rewardspec.diagnostics import shorten
+from rewardspec.shown import shown
 
 SUFFIX = ".partial"
 FORMAT = 2
@@ -64,8 +65,8 @@ class Partial:
         before = _read(first)
         if not isinstance(before, dict) or before.get("rewardspec") != FORMAT:
             raise BadLog(
-                f"{self.path} is not what this version keeps of a run that was interrupted: move it away, or begin "
-                "anew over it (--restart)"
+                f"{shown(self.path)} is not what this version keeps of a run that was interrupted: move it away, or "
+                "begin anew over it (--restart)"
             )
         found = {}
         for line in lines[:-1]:  # the last one has no end
@@ -78,8 +79,8 @@ class Partial:
         differing = _differences(before, {"rewardspec": FORMAT, **heading})
         if differing and (found or self.stale):
             raise BadLog(
-                f"{self.path} has {len(found) + self.stale:,} rows of a run that was interrupted, which had another "
-                f"{'; another '.join(differing)}. Go on with what it had, name another output, or begin anew "
+                f"{shown(self.path)} has {len(found) + self.stale:,} rows of a run that was interrupted, which had "
+                f"another {'; another '.join(differing)}. Go on with what it had, name another output, or begin anew "
                 "(--restart)"
             )
         self.outcomes = {} if differing else dict(sorted(found.items()))

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from rewardspec._version import __version__
 from rewardspec.diagnostics import Diagnostic
+from rewardspec.shown import inert, shown
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -98,8 +99,9 @@ def github(diagnostic: Diagnostic) -> str:
 
 
 def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return "%0A".join(inert(shown(line)) for line in text.replace("%", "%25").split("\n"))
 
 
 def _property(text: str) -> str:
-    return _message(text).replace(":", "%3A").replace(",", "%2C")
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return inert(shown(text)).replace(":", "%3A").replace(",", "%2C")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.diagnostics import shorten
+from rewardspec.shown import shown
 
 PARQUET = (".parquet", ".pq")
 DEEPEST = 100  # lists and mappings in each other
@@ -65,7 +66,7 @@ def read_rows(path: Path) -> Rows:
         if head != b"PAR1":
             if path.suffix.lower() in PARQUET:
                 said = "it looks like JSON lines: call it .jsonl" if head[:1] == b"{" else "it begins otherwise"
-                raise BadLog(f"{path} is no Parquet file: {said}")
+                raise BadLog(f"{shown(path)} is no Parquet file: {said}")
             return _json_lines(path, _lines(path, head + file.read()))
     return _parquet(path)
 
@@ -79,7 +80,7 @@ def _lines(path: Path, data: bytes) -> list[bytes]:
     packed = next((kind for start, kind in _PACKED.items() if data.startswith(start)), None)
     kind = f"is compressed ({packed}): unpack it first" if packed else _unlike(data)
     if kind:
-        raise BadLog(f"{path} {kind}")
+        raise BadLog(f"{shown(path)} {kind}")
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     return lines if lines[-1] else lines[:-1]
 
@@ -90,8 +91,8 @@ def _json_lines(path: Path, lines: Sequence[bytes]) -> Rows:
     if not any(isinstance(row, dict) for row in rows):
         first = next((i for i, row in enumerate(rows) if row.text.strip()), None)
         if first is None:
-            raise BadLog(f"{path} holds no rollouts: its lines are empty")
-        raise BadLog(f"{path}:{first + 1}: {rows[first].reason}; the file {_no_lines(texts[first])}")
+            raise BadLog(f"{shown(path)} holds no rollouts: its lines are empty")
+        raise BadLog(f"{shown(path)}:{first + 1}: {rows[first].reason}; the file {_no_lines(texts[first])}")
     return Rows(path, rows, texts)
 
 
@@ -177,19 +178,21 @@ def _parquet(path: Path) -> Rows:
     try:
         table = pyarrow.parquet.ParquetFile(path).read()
     except (pyarrow.ArrowException, OSError) as error:
-        raise BadLog(f"{path} is no Parquet file that can be read: {shorten(str(error), 80)}") from None
+        raise BadLog(f"{shown(path)} is no Parquet file that can be read: {shorten(str(error), 80)}") from None
     names = table.column_names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise BadLog(f"{path} has two columns called `{shorten(twice)}`")
+        raise BadLog(f"{shown(path)} has two columns called `{shorten(twice)}`")
     if not table.num_rows:
-        raise BadLog(f"{path} holds no rollouts: it has no rows")
+        raise BadLog(f"{shown(path)} holds no rollouts: it has no rows")
     columns = []
     for name in names:
         try:
             columns.append(table.column(name).to_pylist())
         except (ValueError, OverflowError, ImportError, pyarrow.ArrowException) as error:
-            raise BadLog(f"column `{shorten(name)}` of {path} cannot be read: {shorten(str(error), 80)}") from None
+            raise BadLog(
+                f"column `{shorten(name)}` of {shown(path)} cannot be read: {shorten(str(error), 80)}"
+            ) from None
     rows: list[dict | Unread] = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     written = [f.name for f in table.schema if (f.metadata or {}).items() >= JSON_TEXT.items()]
     return Rows(path, [_unfolded(row, written) for row in rows] if written else rows, table=table)
@@ -209,7 +212,7 @@ def _unfolded(row: dict, names: Sequence[str]) -> dict | Unread:
 
 def located(path: Path, problems: Sequence[tuple[int, str]], most: int = 8) -> str:
     """Problems of rows, one a line, each at its place."""
-    told = [f"{path}:{number}: {reason}" for number, reason in problems[:most]]
+    told = [f"{shown(path)}:{number}: {reason}" for number, reason in problems[:most]]
     more = len(problems) - len(told)
     return "\n".join([*told, *([f"and {more:,} more"] if more else [])])
 

@@ -17,6 +17,7 @@ from rewardspec.compiler import Spec, compile
 from rewardspec.rewards.permission import Allowed
 from rewardspec.rewards.scorer import Scorer
 from rewardspec.rewards.versions import versions
+from rewardspec.shown import shown
 
 CHUNK = 256  # rows between two writes of what is done
 ASIDE = ".bad.jsonl"  # of the rows that are left out
@@ -90,7 +91,7 @@ def score(
         except BadLog as error:  # what was measured may have cost hours: it is not thrown away
             places = sorted(measured)
             write_scored(output, rows, places, _added(prefix, scorer.names, measured, places))
-            raise BadLog(f"{error}\nthe rewards alone are in {output}") from None
+            raise BadLog(f"{error}\nthe rewards alone are in {shown(output)}") from None
         places = sorted(advantages)
         added = _added(prefix, scorer.names, measured, places)
         summary.bad = [(i + 1, reason) for i, reason in sorted(bad.items())]
@@ -113,7 +114,7 @@ def _check_names(rows: Rows, names: Sequence[str], prefix: str) -> None:
     taken = [prefix + name for name in (*names, ADVANTAGE) if prefix + name in found]
     if taken:
         raise BadLog(
-            f"{rows.path} has {listed(taken)} already, which would be written over: name a prefix of your own, "
+            f"{shown(rows.path)} has {listed(taken)} already, which would be written over: name a prefix of your own, "
             "such as --prefix again/"
         )
 

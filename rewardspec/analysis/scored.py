@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rewardspec.analysis.outputs import BadPath, replace
 from rewardspec.analysis.rows import JSON_TEXT, PARQUET, BadLog, Rows, Unread
+from rewardspec.shown import shown
 
 LINES = (".jsonl", ".ndjson", ".json", ".jsonlines", "")
 
@@ -18,7 +19,9 @@ def check_format(output: Path) -> None:
     """Raise BadPath for an output that would be in a format that its name does not say, or cannot be written."""
     suffix = output.suffix.lower()
     if suffix not in (*PARQUET, *LINES):
-        raise BadPath(f"{output}: scored rows are written as Parquet (.parquet) or JSON lines (.jsonl), not {suffix}")
+        raise BadPath(
+            f"{shown(output)}: scored rows are written as Parquet (.parquet) or JSON lines (.jsonl), not {suffix}"
+        )
     if suffix in PARQUET:
         try:
             import pyarrow.parquet  # noqa: F401
