@@ -23,6 +23,7 @@ from rewardspec.ir.values import Skip
 from rewardspec.lint.errors import OF_ALLOW, PAGES
 from rewardspec.lint.outcome import Outcome, declared_outcome, most_like_an_outcome, named_outcome, names_of, parts
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.real import UNKNOWN
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Span
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
@@ -348,7 +349,7 @@ class Facts:
         return any(over_batch(n) for n in walk([self.question.root]))
 
     def values(self, node: Node, group: tuple) -> list | None:
-        """The exact values of a node of `question`'s graph in a group; None where there are none."""
+        """The exact values of a node of `question`'s graph in a group; None where one is too close to call."""
         members, columns, moment = group
         key = (node.id, *moment.items())
         evaluators = self.__dict__.setdefault("_evaluators", {})
@@ -358,9 +359,10 @@ class Facts:
             evaluators[key] = [at for at, _ in places], GroupEvaluator(node, [c for _, c in places], moment)
         places, evaluate = evaluators[key]
         try:
-            return evaluate([tuple(row[at] for at in places) for row in members], columns)
+            found = evaluate([tuple(row[at] for at in places) for row in members], columns)
         except Inexact:
             return None
+        return None if any(value is UNKNOWN for value in found) else found
 
     def advantages(self, group: tuple) -> list | None:
         return self.values(self.question.root, group)
