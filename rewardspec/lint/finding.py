@@ -26,7 +26,8 @@ from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.source import Span
-from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
+from rewardspec.spec.prelude import prelude
+from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
 from rewardspec.syntax.yaml import Mapping
 from rewardspec.types import Level, format_number
 
@@ -48,7 +49,9 @@ OF_SPEC = frozenset(
         "advantage-undefined",
         "dead-groups",
         "group-of-one",
+        "keep-dead-groups",
         "keep-never-holds",
+        "no-baseline",
         "phantom-gradient",
         "sum-merges-groups",
         "wrong-above-right",
@@ -294,6 +297,30 @@ class Facts:
                     yield whole, part
 
     @cached_property
+    def reads_weights(self) -> bool:
+        """Whether anything that decides advantages reads weights, through definitions of the spec and the prelude."""
+        declared, shipped = self.declared, prelude(self.declared.dialect)
+        queue = [(expr, False) for expr in (declared.advantage, declared.keep, declared.refill) if expr is not None]
+        seen: set[tuple[str, bool]] = set()
+        while queue:
+            expr, inside = queue.pop()
+            for part in parts(expr):
+                called = isinstance(part, Call)
+                name = part.function.text if called else part.text if isinstance(part, Name) else None
+                if name is None or (name, called, inside) in seen:
+                    continue
+                if name == "weights" and not called:
+                    return True
+                seen.add((name, called, inside))
+                if not called and not inside and (name in declared.components or name in declared.columns):
+                    continue
+                own = {} if inside else declared.functions if called else declared.values
+                found = own.get(name) or (shipped.functions if called else shipped.values).get(name)
+                if found is not None and found.body is not None:
+                    queue.append((found.body, found.prelude))
+        return False
+
+    @cached_property
     def divides_by_eps(self) -> bool:
         """Whether the spec's own text names eps, so that its meaning depends on it."""
         return any(isinstance(part, Name) and part.text == "eps" for _, part in self.own_expressions())
@@ -309,7 +336,10 @@ class Facts:
 
     @cached_property
     def question(self) -> Question:
-        return Question.of(self.asked, MOST_TRIED)
+        found = Question.of(self.asked, MOST_TRIED)
+        if self.run.total_steps is not None:
+            found.moments = within_run(found.moments, Fraction(self.run.total_steps))
+        return found
 
     @cached_property
     def with_eps(self) -> Facts:
@@ -323,6 +353,7 @@ class Facts:
         found = Facts(self.spec, self.run)
         found.outcome, found.left_out = self.outcome, self.left_out
         found.question = Question(self.asked, program, root, self.question.step, MOST_TRIED)
+        found.question.moments = self.question.moments
         return found
 
     @cached_property
@@ -466,7 +497,28 @@ class Facts:
         for values, a in zip(shown, advantages, strict=True):
             row = f"({', '.join([*values, *more])}) gets {float(a):.3g}"
             rows[row] = rows.get(row, 0) + 1
-        return "; ".join(row if count == 1 else f"{count} x {row}" for row, count in rows.items())
+        text = "; ".join(row if count == 1 else f"{count} x {row}" for row, count in rows.items())
+        if self.question.step == "shift":
+            text += ", before the step over the batch"
+        return text + self.at_moment(group[2])
+
+    def at_moment(self, moment: dict) -> str:
+        """When a claim holds, where that is not the first step: ` at step 30`."""
+        read = {n.attributes[0] for n in walk(self.question.nodes) if n.op == "given"}
+        when = [f"{name} {format_number(value)}" for name, value in moment.items() if name in read]
+        return f" at {', '.join(when)}" if when and any(moment.get(name) for name in ("step", "progress")) else ""
+
+
+def within_run(moments: list[dict], total: Fraction) -> list[dict]:
+    """Moments of a run of any length as moments of one of `total` steps, whose last is `total - 1`."""
+    found = []
+    for moment in moments:
+        if "total_steps" in moment:
+            moment = {"step": moment["progress"] * total, "total_steps": total, "progress": moment["progress"]}
+        elif "step" in moment:
+            moment = {"step": min(moment["step"], total - 1)}
+        found += [moment] if moment not in found else []
+    return found
 
 
 def _shown(value, symbols: Sequence[str] | None = None) -> str:
@@ -515,6 +567,7 @@ def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node],
 
 def findings() -> dict[str, Finding]:
     """All findings by code."""
+    import rewardspec.lint.baseline
     import rewardspec.lint.divisors
     import rewardspec.lint.gates
     import rewardspec.lint.groups

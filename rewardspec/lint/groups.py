@@ -11,6 +11,7 @@ from rewardspec.analysis.parts import (
     Model,
     States,
     column_points,
+    columns_of,
     connected,
     find_states,
     is_boundary,
@@ -22,7 +23,8 @@ from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Program
-from rewardspec.lint.finding import NO_LENGTH, OF_BATCH, Facts, finding
+from rewardspec.lint.finding import NO_LENGTH, NO_OUTCOME, NOT_EXACT, OF_BATCH, Facts, finding
+from rewardspec.lint.outcome import Outcome, words_of
 from rewardspec.lint.weights import scattered
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Level
@@ -33,6 +35,8 @@ MOST_ROLLOUTS = 64  # of a group that is counted
 MOST_CASES = 3000  # values of columns that are looked through for what one rollout can be
 MOST_VALUES = 2_000_000  # of nodes, in all groups that are tried
 NEVER = 1e-6
+_SHARED = {"prompt", "problem", "question", "query", "task", "topic", "source", "dataset", "domain", "role", "player"}
+_SHARED |= {"agent", "user", "instance", "group", "cluster", "turn", "state", "anchor", "answer", "level", "difficulty"}
 
 
 @finding("dead-groups")
@@ -157,6 +161,57 @@ def keep_never_holds(facts: Facts) -> Iterator[Diagnostic]:
         )
 
 
+@finding("keep-dead-groups")
+def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
+    """A `keep` that leaves out groups of wrong answers, and keeps groups of right ones that are as dead.
+
+    Where all rollouts of a prompt succeed nothing is better than anything else, and the group has no gradient, as where
+    all fail. Kept, it takes a place in the batch, dilutes what is averaged over it, and counts in statistics of the
+    batch. DAPO (arXiv:2503.14476), Eq. 11, leaves out both.
+
+    ```yaml
+    components: {correct: {values: [0, 1]}}
+    keep: mean(correct) > 0
+    advantage: grpo
+    ```
+
+    Write `keep: 0 < mean(correct) < 1`, or `keep: var(correct, ddof=0) >= 1e-6`.
+    """
+    keep, outcome = facts.question.program.keep, facts.outcome
+    if facts.program.keep is None or facts.program.keep.constant is not None:
+        return
+    if outcome is None:
+        facts.leave_out("keep-dead-groups", NO_OUTCOME)
+        return
+    if facts.question.step == "shift" or facts.depends_on_batch("keep-dead-groups"):
+        return
+    kept_dead, wrong_kept = None, False
+    for group, advantages in facts.each_of_some_groups():
+        right, kept = facts.right_in(group), facts.values(keep, group)
+        if advantages is None or right is None or kept is None or None in (*right, *advantages):
+            facts.leave_out("keep-dead-groups", NOT_EXACT)
+            return
+        if not any(right) and kept[0] == 1:
+            wrong_kept = True
+        if all(right) and kept[0] == 1:
+            if any(advantages):
+                return  # groups of right answers are learnt from
+            kept_dead = kept_dead or (group, advantages)
+    if kept_dead is not None and not wrong_kept:
+        yield facts.warn(
+            "keep-dead-groups",
+            f"groups in which all are right are kept, and have no gradient: {facts.table(*kept_dead)}",
+            facts.root_node.get("keep").span,
+            help=_keep_live(outcome),
+        )
+
+
+def _keep_live(outcome: Outcome) -> str:
+    if outcome.is_condition:
+        return f"`keep: 0 < mean({outcome.component}) < 1` leaves them out, too"
+    return f"`and not all({outcome.condition})` leaves them out, too"
+
+
 @finding("group-of-one")
 def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
     """Groups of one rollout, and an advantage that compares within groups.
@@ -225,7 +280,9 @@ def by_splits_group(facts: Facts) -> Iterator[Diagnostic]:
     """`by=` a value that hardly ever repeats.
 
     A group is divided by equal values. Where the value is measured on a scale nearly every rollout is a subset of
-    its own, and one rollout has no spread and no deviation from its mean. It follows from the formula.
+    its own, and one rollout has no spread and no deviation from its mean. Votes (`count(x, by=x)`) are counted like
+    that on purpose, and values that by their name are shared (a problem, a role, an answer) are left alone. It follows
+    from the formula.
 
     ```yaml
     signals: {tokens: {range: [0, .inf]}}
@@ -239,6 +296,8 @@ def by_splits_group(facts: Facts) -> Iterator[Diagnostic]:
         if node.op not in REDUCTIONS or len(node.args) < 3 or node.attributes[0] is not Level.GROUP:
             continue
         by = node.args[2]
+        if node.op in ("count", "sum", "any", "all") or any(words_of(n) & _SHARED for n in columns_of([by])):
+            continue  # votes are counted, or the value is one that rollouts have in common
         if by.domain.values is None and by.op in ("column", "coalesce", "required"):
             name = next((n.attributes[0] for n in walk([by]) if n.op == "column"), "this")
             yield facts.warn(

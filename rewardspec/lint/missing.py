@@ -120,7 +120,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     if shown is not None:
         yield facts.warn(
             "advantage-undefined",
-            f"a group can end the run: {_rows(facts, shown[0])} get {_listed(shown[1])}",
+            f"a group can end the run: {_rows(facts, shown[0])} get {_listed(shown[1])}{facts.at_moment(shown[0][2])}",
             facts.advantage_place(),
             help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out with "
             f"`keep:{_that_leaves_out(facts)}`",
@@ -187,7 +187,8 @@ def _spoilt(facts: Facts, code: str) -> Iterator[tuple[str, tuple, tuple]]:
 
 def _told(facts: Facts, group: tuple, spoilt: tuple, before: list, after: list) -> str:
     """Both groups on a line: what was measured, and what each rollout gets."""
-    return f"{_rows(facts, group, spoilt)} get {_listed(after)}; with the value, {_listed(before)}"
+    when = facts.at_moment(group[2])
+    return f"{_rows(facts, group, spoilt)} get {_listed(after)}; with the value, {_listed(before)}{when}"
 
 
 def _rows(facts: Facts, group: tuple, spoilt: tuple | None = None) -> str:

@@ -163,6 +163,16 @@ def most_like_an_outcome(
     return best[0] if len(best) == 1 else None
 
 
+def named_component(declared: Declarations, program: Program) -> str | None:
+    """A component that is plainly called an outcome, whatever it weighs; None where several are, or none."""
+    found = []
+    for component in program.components:
+        words = words_of(component.name)
+        if words & _RIGHT[0] and not words & _NOT_RIGHT and not _is_criterion(declared, component.name):
+            found.append(component.name)
+    return found[0] if len(found) == 1 else None
+
+
 def _is_criterion(declared: Declarations, name: str) -> bool:
     """Whether a component is one criterion of a rubric among others, or a judge's opinion."""
     use = declared.uses.get(name)

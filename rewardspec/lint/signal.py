@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb
 
-from rewardspec.diagnostics import Diagnostic
+from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
 from rewardspec.lint.finding import MOST_LOOKED_AT, NOT_EXACT, Facts, finding
@@ -47,6 +47,25 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
                 help="once is enough: `grpo`, or `gdpo` for one z-score a component",
             )
             return
+        if outer.over is Level.BATCH and (part := _normalised_part(facts, outer.x)) is not None:
+            yield facts.warn(
+                "normalised-twice",
+                f"`{part}` is normalised over the batch by itself, and again with the rest",
+                facts.component_place(part),
+                labels=(Label(facts.advantage_place(), "over the batch again"),),
+                help="once is enough: sum what was measured and whiten that, or normalise each reward by itself",
+            )
+            return
+
+
+def _normalised_part(facts: Facts, whole: Node) -> str | None:
+    """A component, normalised over the batch, of a weighted sum in which another one is not."""
+    summands = _summands(whole, set(facts.shaped.values()))
+    matched = {name: match_zscore(facts.program.graph, node) for name, node in facts.shaped.items() if node in summands}
+    found = {
+        n: z is not None and z.over is Level.BATCH and z.where is None and z.by is None for n, z in matched.items()
+    }
+    return next((name for name in found if found[name]), None) if not all(found.values()) else None
 
 
 def _is_normalised(graph: Graph, node: Node, over: Level) -> bool:
@@ -81,7 +100,12 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
     `advantage: gdpo` keeps them apart; `rewardspec simulate SPEC -g 4 --advantage grpo --advantage gdpo` counts.
     """
     question = facts.question
-    if question.intervals or not _normalises_a_sum(facts) or facts.depends_on_batch("sum-merges-groups"):
+    if (
+        question.intervals
+        or not _normalises_a_sum(facts)
+        or _is_ordered_bonus(facts)
+        or facts.depends_on_batch("sum-merges-groups")
+    ):
         return
     size = next((n for n in (3, 2) if _count(facts, n) <= MOST_LOOKED_AT), None)
     if size is None:
@@ -112,6 +136,22 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
             facts.advantage_place(),
             help="`gdpo` normalises each reward by itself before it sums",
         )
+
+
+def _is_ordered_bonus(facts: Facts) -> bool:
+    """Whether all but the outcome counts with it alone and is worth less together: then the sum says what is meant."""
+    outcome = facts.outcome
+    if outcome is None or outcome.component is None or not outcome.is_binary:
+        return False
+    worth = {}
+    for component in facts.program.components:
+        weight, domain = component.weight.constant, component.shaped.domain
+        if weight is None or not domain.bounded:
+            return False
+        worth[component.name] = abs(weight) * (domain.hi - domain.lo)
+    others = [name for name in worth if name != outcome.component and worth[name]]
+    gated = all(facts.counts_only_where(name, outcome.expr) for name in others)
+    return gated and sum(worth[name] for name in others) < worth[outcome.component]
 
 
 def _normalises_a_sum(facts: Facts) -> bool:

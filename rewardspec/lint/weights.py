@@ -198,7 +198,9 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
     """A weight that changes nothing.
 
     Doubling the weight leaves every advantage as it was, or changes all of them by one factor that the step over the
-    batch takes out again: normalisation cancels it. A lone reward under GRPO is the usual case.
+    batch takes out again: normalisation cancels it. A lone reward under GRPO is the usual case. Or nothing reads it:
+    `advantage: a + b - mean(a + b)` names components, and a name stands for the value without its weight; `total` is
+    the weighted sum.
 
     ```yaml
     components:
@@ -215,15 +217,31 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
             continue
         if unread(facts, name):
             continue  # said of the whole component
-        old = facts.declared.components[name]
-        twice = Operation(old.weight.span, "*", (Number(old.weight.span, Fraction(2)), old.weight))
-        if _changes_nothing(facts, name, replace(old, weight=twice)):
+        if not facts.reads_weights:
             yield facts.warn(
                 "weight-without-effect",
                 f"the weight of `{name}` changes no advantage",
                 facts.component_place(name, "weight"),
+                note="never read",
+                labels=(Label(facts.advantage_place(), "a component's name stands for its value without its weight"),),
+                help="write `total`, the weighted sum, or `sum(weights * ..., over=components)`",
+            )
+            continue
+        old = facts.declared.components[name]
+        twice = Operation(old.weight.span, "*", (Number(old.weight.span, Fraction(2)), old.weight))
+        negative = component.weight.domain.hi < 0
+        if component.weight.constant == -1:
+            continue  # it is a sign, and says so
+        if _changes_nothing(facts, name, replace(old, weight=twice)):
+            yield facts.warn(
+                "weight-without-effect",
+                f"of the weight of `{name}` only the sign changes advantages"
+                if negative
+                else f"the weight of `{name}` changes no advantage",
+                facts.component_place(name, "weight"),
                 note="cancelled by the normalisation",
-                help="leave it out, or weigh something that is not normalised afterwards",
+                help=("write -1" if negative else "leave it out")
+                + ", or weigh something that is not normalised afterwards",
             )
 
 
