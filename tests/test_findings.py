@@ -779,12 +779,14 @@ def test_a_penalty_is_not_paid(penalty, weight):
 DESERVED = {  # each of these is what the paper says of the set-up, too
     **{
         f"gdpo/{code}": {"phantom-gradient", "ungated-sibling", "wrong-above-right"}
-        for code in ("code", "code_decoupled", "code_dr_grpo", "code_grpo")
+        for code in ("code", "code_decoupled", "code_dr_grpo", "code_grpo", "code_filtered")
     },
     "papo/papo_dapo": {
         "wrong-above-right"
     },  # `verify` refutes this guarantee of the spec, too: the penalty is as large
     "gdpo/math": {"length-without-success", "phantom-gradient"},
+    "gdpo/math_filtered": {"length-without-success", "phantom-gradient"},
+    "toolrl/coarse": {"phantom-gradient"},
     "gdpo/math_decoupled": {"length-without-success", "phantom-gradient"},
     "gdpo/math_dr_grpo": {"length-without-success", "phantom-gradient"},
     "gdpo/math_grpo": {"length-without-success", "phantom-gradient", "sum-merges-groups"},
