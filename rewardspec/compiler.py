@@ -8,6 +8,7 @@ import importlib
 import itertools
 import linecache
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import contextmanager
@@ -263,13 +264,26 @@ def _told_by(component: ComponentValue, columns: Collection[str]) -> bool:
 
 @contextmanager
 def deep_stack():
-    """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST`)."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 20 * DEEPEST))
+    """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST`).
+
+    The limit is one for all threads: the first that comes raises it, and the last that goes puts it back.
+    """
+    global _inside, _before
+    with _counting:
+        if not _inside:
+            _before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_before, 20 * DEEPEST))
+        _inside += 1
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        with _counting:
+            _inside -= 1
+            if not _inside:
+                sys.setrecursionlimit(_before)
+
+
+_counting, _inside, _before = threading.Lock(), 0, 0
 
 
 def check(

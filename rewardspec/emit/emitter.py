@@ -25,6 +25,7 @@ from rewardspec.types import Level
 _OWN_NAMES = ("batch", "columns", "groups", "step", "total_steps", "seed", "shares", "rewarded", "advantages")
 _OWN_NAMES += ("torch", "math", "EPS", "COLUMNS")
 
+LARGEST = 3.4e38  # about what float32 can hold
 WIDEST = 100  # a value used once goes into its user's line up to about this many characters
 
 _WORDS = {
@@ -112,6 +113,9 @@ class Emitter(Sources):
             '    """',
             "    batch = Batch(columns, groups, COLUMNS, step, total_steps, seed)",
         ]
+        largest = max((abs(node.constant) for node, _ in self.emitted if node.op == "const"), default=0)
+        if largest > LARGEST:
+            head.append(f"    batch.hold({float(largest)!r})")
         tail = _wrapped(f"    return Result(batch, {', '.join(arguments)})")
         return "\n".join([*head, *main, *later, *([""] if later else []), *tail]) + "\n"
 

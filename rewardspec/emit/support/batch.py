@@ -14,8 +14,23 @@ from rewardspec.emit.support.columns import (
     _not_held,
     _probe,
     _snap,
+    _too_large,
 )
 from rewardspec.emit.support.layout import Layout, restored, sorted_layout
+
+
+def _moment(name, value):
+    """`step`, `total_steps` or `seed` as a number of Python, None where it is not given."""
+    if value is None:
+        return value
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        number = int(number) if number == int(number) else float(number)
+        if isinstance(number, int) if name == "seed" else math.isfinite(float(number)):
+            return number
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise RolloutError(f"{name} is {value!r:.80}: it is a {'whole number' if name == 'seed' else 'number'}")
 
 
 class Batch:
@@ -28,7 +43,10 @@ class Batch:
 
     def __init__(self, columns, groups, needed, step=None, total_steps=None, seed=0):
         self.problems, self.checks = [], []
-        self.step, self.total_steps, self.seed = step, total_steps, seed
+        moments = (("step", step), ("total_steps", total_steps), ("seed", seed))
+        self.step, self.total_steps, self.seed = [_moment(name, value) for name, value in moments]
+        if not hasattr(columns, "keys"):
+            raise RolloutError(f"columns are names and their values, not {columns!r:.80}")
         absent = [name for name, _ in needed if name not in columns]
         if absent:
             found = ", ".join(f"`{name}`" for name in columns) or "none"
@@ -39,8 +57,9 @@ class Batch:
         self.kinds = {name: given[name].dtype for name in typed}
         self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
         self.kinds = {name: self.kinds.get(name, self.dtype) for name in given}  # numbers of Python take what there is
-        devices = {x.device for x in (*given.values(), groups) if isinstance(x, torch.Tensor)}
-        self.device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
+        tensors = [x for x in (*(columns[name] for name, _ in needed), groups) if isinstance(x, torch.Tensor)]
+        devices = [x.device for x in tensors] or [torch.empty(0).device]  # lists alone: where the caller makes tensors
+        self.device = next((d for d in devices if d.type not in ("cpu", "meta")), torch.device("cpu"))
         self._lay_out(groups, {name: given[name] for name, options in needed if options.get("level") != "batch"})
         self._read(given, needed)
         self._raise()
@@ -93,7 +112,11 @@ class Batch:
     def group_sizes(self):
         """How many rollouts each group has."""
         sizes = [torch.full((count,), size, device=self.device) for _, count, size in self.groups.blocks]
-        return torch.cat(sizes).reshape(self.groups.reduced) if sizes else torch.zeros(0, dtype=torch.long)
+        return (
+            torch.cat(sizes).reshape(self.groups.reduced)
+            if sizes
+            else torch.zeros(0, dtype=torch.long, device=self.device)
+        )
 
     # Reading columns
 
@@ -136,7 +159,7 @@ class Batch:
             x = self._codes(name, x, options["symbols"])
         elif not isinstance(x, torch.Tensor):
             wrong = next((v for v in x if isinstance(v, (str, bytes))), None)
-            self.problems.append(f"column `{name}` holds {wrong!r}: it should hold numbers")
+            self.problems.append(f"column `{name}` holds {wrong!r:.80}: it should hold numbers")
             return None
         batch_level = options.get("level") == "batch"
         x = x.reshape(1) if batch_level and x.dim() == 0 else x
@@ -184,17 +207,17 @@ class Batch:
             return x  # nothing was measured
         if isinstance(x, torch.Tensor):
             self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
-            return torch.zeros(len(x) if x.dim() else 1)
+            return torch.zeros(len(x) if x.dim() else 1, device="cpu")
         for row, value in enumerate(x):
             if value is not None and value not in index and len(self.problems) < 20:
-                where = f"rollout {row} of group {self.label(row)!r}"
-                self.problems.append(f"column `{name}` is {value!r} at {where}: it can be {', '.join(symbols)}")
-        return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x])
+                where = f"rollout {row} of group {self.label(row)!r:.80}"
+                self.problems.append(f"column `{name}` is {value!r:.80} at {where}: it can be {', '.join(symbols)}")
+        return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x], device="cpu")
 
     def _coarse(self, name, x, level):
         """A column that is the same within a group, or the batch, as one value for each."""
         if level == "batch":
-            first = x[:1].reshape(()) if x.numel() else torch.full((), float("nan"), dtype=x.dtype)
+            first = x[:1].reshape(()) if x.numel() else torch.full((), float("nan"), dtype=x.dtype, device=self.device)
             differs = (x != first) & ~(x.isnan() & first.isnan())
             if len(x) > 1:
                 self.checks.append(
@@ -248,7 +271,12 @@ class Batch:
     def rounded(self, x, name):
         """A constant as the column it is compared with would hold it: float32 0.7 meets `>= 0.7`."""
         kind = self.kinds[name]
-        return torch.tensor(x, dtype=kind).item() if kind.is_floating_point else x
+        return torch.tensor(x, dtype=torch.float64, device="cpu").to(kind).item() if kind.is_floating_point else x
+
+    def hold(self, number):
+        """Refuse what is computed with a number of the spec that its type cannot hold."""
+        if self.dtype is torch.float32 and _too_large(number):
+            raise RolloutError(f"the spec has {number:g} in it, more than float32 can hold: pass a column of float64")
 
     def given(self, name, value):
         """`step`, `total_steps` or `progress` of this call."""
@@ -287,7 +315,7 @@ class Batch:
     def where(self, row):
         """Words for a row: its number in the caller's order, and its group."""
         at = row if self.order is None else int(self.order[row])
-        return f"rollout {at} of group {self.label(at)!r}"
+        return f"rollout {at} of group {self.label(at)!r:.80}"
 
     def label(self, rollout):
         if self.labels is None:
@@ -296,7 +324,7 @@ class Batch:
 
     def refuse(self, bad, what):
         """Note that `bad` (a condition of any level) must hold nowhere."""
-        bad = bad if torch.is_tensor(bad) else torch.tensor(bad)
+        bad = bad if torch.is_tensor(bad) else torch.tensor(bad, device=self.device)
         if bad.numel() != self.n or bad.dim() != len(self.groups.shape):
             bad = self.spread(bad).expand(self.groups.shape) if bad.dim() else bad.expand(self.groups.shape)
         self.checks.append((bad, lambda i: what + " at {where}"))

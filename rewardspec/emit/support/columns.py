@@ -14,35 +14,42 @@ def _as_tensor(x, name):
     if isinstance(x, torch.Tensor):
         if x.is_complex():
             raise RolloutError(f"column `{name}` holds complex numbers: it should hold one number for each rollout")
+        if not _plain(x):
+            kind = "meta" if x.is_meta else "nested" if x.is_nested else "quantized or sparse"
+            raise RolloutError(f"column `{name}` is a {kind} tensor: a plain one, with values, is wanted")
         return x.detach() if x.requires_grad else x
     if hasattr(x, "dtype") and hasattr(x, "tolist"):  # NumPy, without importing it
         if getattr(x.dtype, "kind", "") in "biuf":
-            return torch.as_tensor(x)
+            return _of_array(x)
         x = x.tolist()
     if isinstance(x, (bool, int, float)):
-        return torch.tensor(float(x), dtype=torch.float64)
+        return _as_tensor([x], name)[0]
     try:
         x = list(x) if not isinstance(x, (str, bytes)) else [x]
     except TypeError:
-        raise RolloutError(f"column `{name}` is {x!r}: it should hold one value for each rollout") from None
+        raise RolloutError(f"column `{name}` is {x!r:.80}: it should hold one value for each rollout") from None
     if any(isinstance(v, (str, bytes)) for v in x):
         return x
     try:
         numbers = [float("nan") if v is None else float(v) for v in x]
     except (TypeError, ValueError, OverflowError):
         wrong = next((v for v in x if not isinstance(v, (int, float, type(None)))), "a number too large for a float")
-        raise RolloutError(f"column `{name}` holds {wrong!r}: it should hold one number for each rollout") from None
+        raise RolloutError(f"column `{name}` holds {wrong!r:.80}: it should hold one number for each rollout") from None
     if any(abs(v) >= 2**53 for v in numbers):
         for given, held in zip(x, numbers, strict=True):
             if isinstance(given, int) and given != held:
                 raise RolloutError(f"column `{name}` holds {given}: no float holds this whole number, use smaller ones")
-    return torch.tensor(numbers, dtype=torch.float64)
+    return torch.tensor(numbers, dtype=torch.float64, device="cpu")
 
 
 def _not_held(x, dtype):
     """Where `x` is a whole number that a float type has no place for: 2 ** 24 + 1 in float32. None for nowhere."""
     most = int(2 / torch.finfo(dtype).eps)  # every whole number up to here is held
-    if not x.numel() or x.dtype is torch.bool or not bool((x.abs() > most).any()):
+    if not x.numel() or x.element_size() <= 2:
+        return None
+    if not x.is_floating_point() and x.dtype not in (torch.int32, torch.int64):
+        x = x.double()  # torch has no arithmetic on whole numbers without a sign
+    if not bool((x.abs() > most).any()):
         return None
     held = x.to(dtype)
     if not x.is_floating_point():
@@ -50,18 +57,38 @@ def _not_held(x, dtype):
     return (held.double() != x) & (x == x.floor()) & (x.abs() <= 2**53)  # a larger float stands for no whole number
 
 
+def _plain(x):
+    """Whether a tensor has values that can be looked at, one beside the other."""
+    return not (x.is_meta or x.is_nested or x.is_quantized) and x.layout is torch.strided
+
+
+def _of_array(x):
+    """The tensor of a NumPy array of numbers, whatever its byte order, its steps and its width."""
+    try:
+        flags = getattr(x, "flags", None)
+        return torch.as_tensor(x if getattr(flags, "writeable", True) else x.copy(), device="cpu")
+    except (TypeError, ValueError):
+        plain = "int64" if x.dtype.kind != "f" else "float64" if x.dtype.itemsize > 4 else "float32"
+        return torch.as_tensor(x.astype(plain, order="C"), device="cpu")
+
+
+def _too_large(value):
+    """Whether a number is finite, and is not in float32."""
+    return math.isfinite(value) and abs(value) > torch.finfo(torch.float32).max
+
+
 def _group_ids(groups):
     """Integer ids [N], and a function from a rollout to the label the caller gave its group."""
     if hasattr(groups, "dtype") and not isinstance(groups, torch.Tensor):
-        groups = torch.as_tensor(groups) if groups.dtype.kind in "biu" else groups.tolist()
+        groups = _of_array(groups) if groups.dtype.kind in "biu" else groups.tolist()
     if isinstance(groups, torch.Tensor):
-        if groups.dim() != 1 or groups.is_floating_point():
+        if groups.dim() != 1 or groups.is_floating_point() or groups.is_complex() or not _plain(groups):
             raise RolloutError("group ids are N whole numbers, or any N hashable values in a list")
         return groups.long(), lambda i: groups[i].item()
     try:
         groups = list(groups)
         known = {}
-        ids = torch.tensor([known.setdefault(g, len(known)) for g in groups], dtype=torch.long)
+        ids = torch.tensor([known.setdefault(g, len(known)) for g in groups], dtype=torch.long, device="cpu")
     except TypeError:
         raise RolloutError("groups are one group size, or N hashable ids") from None
     return ids, lambda i: groups[i]
@@ -131,6 +158,8 @@ def _snap(x, values, kind, clip):
 
 def _bound(x, low, high, kind, clip):
     """`x` held to its range, and where it is outside by more than rounding."""
+    most = torch.finfo(x.dtype).max  # torch takes no number for an end that the type cannot hold
+    low, high = (None if end is None or abs(end) > most else end for end in (low, high))
     bad, slack = torch.isinf(x), 2 * _ulp(kind, x.dtype)
     if not clip and low is not None:
         bad = bad | (x < low - slack * abs(low))

@@ -22,7 +22,7 @@ def draw_copies(batch, kept, score):
     if left and len(rows):
         scores = batch.in_order(score).double().cpu()[rows].nan_to_num()
         upto = torch.softmax((scores * 2**16).round() / 2**16, 0).cumsum(0)
-        u = torch.tensor(uniforms(left, batch.seed, batch.step, 0), dtype=torch.float64)
+        u = torch.tensor(uniforms(left, batch.seed, batch.step, 0), dtype=torch.float64, device="cpu")
         drawn = torch.searchsorted(upto, u * upto[-1], right=True).clamp_(max=len(rows) - 1)
         copies += torch.bincount(rows[drawn], minlength=len(copies))
     return batch.from_order(copies.to(batch.device, batch.dtype))

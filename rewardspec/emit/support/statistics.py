@@ -189,8 +189,8 @@ def _weighted_block(values, weights, count, size, eps, ddof, apart):
     if count <= most or values[0].device.type != "cpu":
         return _weighted_slab(torch.stack(values).double(), weights, eps, ddof, apart, rounding).to(dtype)
     step = math.ceil(count / math.ceil(count / most))  # slabs of about the same length
-    result = torch.empty(count, size, dtype=dtype)
-    room = torch.empty(len(values) * step * size, dtype=torch.float64)
+    result = torch.empty(count, size, dtype=dtype, device="cpu")
+    room = torch.empty(len(values) * step * size, dtype=torch.float64, device="cpu")
     for start in range(0, count, step):
         stop = min(start + step, count)
         x = room[: len(values) * (stop - start) * size].view(-1, stop - start, size)
