@@ -172,6 +172,13 @@ def test_example_on_a_page_draws_its_finding_and_what_to_write_instead_does_not(
         assert set(re.findall(r"\w+", new)) <= set(re.findall(r"\w+", text)), (new, "is not on the page")
 
 
+def test_pages_close_their_examples():
+    """Each fence stands alone at the start of a line, so that what follows is read as text."""
+    for code in codes():
+        fences = re.findall(r"^(.*```.*)$", page(code), re.M)
+        assert fences == ["```yaml", "```"], code
+
+
 NO_THREAD = ("It follows from", "It is a rule of this language")
 
 

@@ -283,7 +283,7 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
       correct: {values: [0, 1]}
       length: {expr: tokens <= 4000, weight: 2}
     advantage: dr_grpo
-        ```
+    ```
 
     Gate what is paid besides (`when: correct >= 1`), or keep its weights below the outcome's:
     `rewardspec verify SPEC --solve weight:length` finds how far, with

@@ -18,6 +18,7 @@ from rewardspec.ir.graph import Node, is_elementwise, walk
 from rewardspec.ir.lower import Lowering, Program, lower
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.ir.values import Skip
+from rewardspec.lint.divisors import SMALL, eps_outweighs_spread
 from rewardspec.lint.finding import MOST_ROLLOUTS, Facts, finding
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
@@ -107,11 +108,11 @@ def constant_component(facts: Facts) -> Iterator[Diagnostic]:
     components:
       correct: {values: [0, 1]}
       bonus: difficulty                              # the same for every rollout of the prompt
-    advantage: grpo
+    advantage: dr_grpo
     ```
 
     Make it a weight (`correct: {values: [0, 1], weight: difficulty}`), or let it depend on the rollout
-    (`bonus: difficulty * correct`).
+    (`bonus: difficulty * correct`). Under `grpo` a weight of the whole group cancels, too.
     """
     for name, node in facts.shaped.items():
         value = node.domain.constant if node.domain.constant is not None else _only_value(node)
@@ -308,6 +309,8 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
     if other is None:
         return False
     theirs = Facts(other)
+    if facts.declared.eps > SMALL or any(True for of in (facts, theirs) for _ in eps_outweighs_spread(of)):
+        return False  # eps tells large from small
     if _same_graphs(facts, theirs):
         return True
     if not try_groups or facts.looks_at_batch:
