@@ -202,10 +202,7 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed 
     """A trainer's arguments, the reward functions that the spec names after those that are passed."""
     passed = kwargs["reward_funcs"] if "reward_funcs" in kwargs else args[1] if len(args) > 1 else None
     functions = [] if passed is None else list(passed) if isinstance(passed, list | tuple) else [passed]
-    names = {getattr(function, "__name__", None): function for function in functions}
-    left = [name for name in spec.uses if name not in names]
-    plain = {n: f for n, f in names.items() if n in spec.uses and callable(f) and not inspect.iscoroutinefunction(f)}
-    own = for_trl(spec, allow_python=allow_python, functions=plain, only=left) if left else []
+    own = own_functions(spec, functions, allow_python)
     functions += own or ([] if functions else [no_reward])
     tokenizers = kwargs.get("reward_processing_classes")
     if isinstance(tokenizers, list):
@@ -213,6 +210,14 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed 
     if len(args) > 1:
         return (args[0], functions, *args[2:]), kwargs
     return args, {**kwargs, "reward_funcs": functions}
+
+
+def own_functions(spec: Spec, passed: list, allow_python: Allowed = False) -> list[Callable]:
+    """The reward functions that the spec names, but for those that are passed under the name of their column."""
+    names = {getattr(function, "__name__", None): function for function in passed}
+    left = [name for name in spec.uses if name not in names]
+    plain = {n: f for n, f in names.items() if n in spec.uses and callable(f) and not inspect.iscoroutinefunction(f)}
+    return for_trl(spec, allow_python=allow_python, functions=plain, only=left) if left else []
 
 
 def _tested() -> str:

@@ -31,7 +31,8 @@ HOOKS = {"_calculate_rewards": 4, "_generate_and_score_completions": 1}  # metho
 # Why a spec has no place in other trainers of TRL, of those that one might try it in.
 OTHERS = {
     "A2POTrainer": "it compares one completion with its prompt's optimal value, which it estimates beforehand",
-    "AsyncGRPOTrainer": "its advantages are computed in a rollout worker, a process of its own, one group at a time",
+    "AsyncGRPOTrainer": "its advantages are computed in a rollout worker, one group at a time; take "
+    "`rewardspec.adapters.trl_async.RewardSpecAsyncGRPOTrainer`",
     "DistillationTrainer": "it learns from a teacher's probabilities, and has no rewards",
     "KTOTrainer": "it learns from labelled completions, and has no advantages",
     "DPOTrainer": "it learns from pairs of completions, and has no advantages",
