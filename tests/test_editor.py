@@ -426,6 +426,49 @@ def test_what_means_the_same_differs_in_nothing():
     assert difference(a, a).is_none
 
 
+WHOLE = """rewardspec: 1
+signals: {t: {range: [0, 9]}, judged: {use: judge.rubric, with: {template: papo, model: m}}}
+components:
+  a: {values: [0, 1]}
+  b: {range: [0, 1], when: a >= 1}
+  c: {range: [0, 1], weight: 0.5}
+condition:
+  tokens: {high: <high>, low: <low>}
+  prior: {high: 0.5}
+  label: {high: a >= 1}
+  template: "[{token}]"
+advantage: grpo + center(t) + judged
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("c: {range: [0, 1],", "c: {range: [0, 1], outside: clip,", "column c"),
+        ("c: {range: [0, 1],", "c: {range: [0, 1], missing: zero,", "column c"),
+        ("t: {range: [0, 9]}", "t: {range: [0, 9], outside: clip}", "column t"),
+        ("t: {range: [0, 9]}", "t: {range: [0, 9], missing: zero}", "column t"),
+        ("model: m", "model: other", "measured by, judged"),
+        ("label: {high: a >= 1}", "label: {high: a < 1}", "label high of the condition"),
+        ("[{token}]", "[[{token}]]", "condition"),
+        (
+            "  a: {values: [0, 1]}\n  b: {range: [0, 1], when: a >= 1}\n",
+            "  b: {range: [0, 1], when: a >= 1}\n  a: {values: [0, 1]}\n",
+            "come down to",
+        ),
+    ],
+)
+def test_what_shows_only_off_the_domain_is_a_difference(old, new, where):
+    """In none of these does any group of values that both specs allow have other advantages."""
+    assert WHOLE.count(old) == 1
+    before, after = rewardspec.loads(WHOLE), rewardspec.loads(WHOLE.replace(old, new))
+    assert before.fingerprint != after.fingerprint
+    found = difference(before, after, [2])
+    assert not found.is_none
+    assert any(where in change.what and change.before != change.after for change in found.changes), found.changes
+    assert difference(before, rewardspec.loads(WHOLE), [2]).is_none
+
+
 def test_signs_that_flip():
     text = "rewardspec: 1\ncomponents: {{a: {{values: [0, 1], weight: {}}}}}\nadvantage: dr_grpo\n"
     found = difference(rewardspec.loads(text.format(1)), rewardspec.loads(text.format(-1)))

@@ -15,6 +15,7 @@ from rewardspec.analysis.verify import Question
 from rewardspec.compiler import Spec
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ops.exact import Inexact
+from rewardspec.spec.declarations import Column
 from rewardspec.syntax.tree import format_expr
 
 if TYPE_CHECKING:
@@ -283,13 +284,16 @@ def _sign(x) -> int:
 
 def _changes(before: Spec, after: Spec) -> list[Change]:
     a, b = _said(before), _said(after)
-    return [Change(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+    found = [Change(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+    if not found and before.fingerprint != after.fingerprint:  # no list of places is sure to be whole
+        found.append(Change("what they come down to", before.fingerprint, after.fingerprint))
+    return found
 
 
 def _said(spec: Spec) -> dict[str, str]:
     """What a spec says, by place: columns with their domains, expressions as the language writes them."""
     declared = spec.declarations
-    found = {f"column {c.name}": f"{c.level} {c.domain}, missing: {c.missing}" for c in declared.columns.values()}
+    found = {f"column {c.name}": _column(c) for c in declared.columns.values()}
     found |= {f"measured by, {name}": str(use) for name, use in declared.uses.items()}
     for name, component in declared.components.items():
         found[f"component {name}"] = format_expr(component.value)
@@ -304,4 +308,12 @@ def _said(spec: Spec) -> dict[str, str]:
     found |= {f"guarantee {name}": format_expr(expr) for name, expr in declared.guarantees.items()}
     if declared.condition is not None:
         found["condition"] = f"{declared.condition.tokens} {declared.condition.prior} {declared.condition.template}"
+        labels = declared.condition.labels.items()
+        found |= {f"label {name} of the condition": format_expr(expr) for name, expr in labels}
     return found
+
+
+def _column(column: Column) -> str:
+    """What is declared of a column, and what becomes of values that are not as declared."""
+    words = [f"{column.level} {column.domain}", f"missing: {column.missing}"]
+    return ", ".join([*words, *(["outside: clip"] if column.clip else [])])
