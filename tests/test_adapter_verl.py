@@ -262,6 +262,16 @@ def test_names_that_do_not_fit_end_the_run_with_its_first_batch(files):
     assert "the adapter fills in `score`, `tokens`, `truncated`" in run.said
 
 
+def test_a_reward_file_that_workers_cannot_load_ends_the_run_before_models_are_loaded(files):
+    there = "import sys\nif 'default_worker' in sys.argv[0]:\n    import not_installed_there\n"
+    (files / "elsewhere.py").write_text(there + REWARD)
+    run = main_ppo(files, "reward.custom_reward_function.path=FOLDER/elsewhere.py", out="elsewhere.jsonl")
+    assert run.code != 0 and not run.rows
+    said = r"on [\d.]+: reward\.custom_reward_function\.path=.*elsewhere\.py cannot be loaded: ModuleNotFoundError: "
+    assert re.search(said + "No module named 'not_installed_there'", run.said)
+    assert "RewardLoopWorker" not in run.said  # what verl itself would have loaded it in
+
+
 def test_a_setting_that_would_have_no_effect_ends_the_run_before_ray_starts(files):
     run = main_ppo(files, "algorithm.use_kl_in_reward=true", out="kl.jsonl")
     assert run.code != 0

@@ -39,10 +39,18 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, patches: Patches):
         self.patches = patches
+        self.sought: set[str] = set()  # another finder that asks all others, as this one does, would ask back
 
     def find_spec(self, fullname, path=None, target=None):
-        if fullname not in self.patches:
+        if fullname not in self.patches or fullname in self.sought:
             return None
+        self.sought.add(fullname)
+        try:
+            return self._found(fullname, path, target)
+        finally:
+            self.sought.discard(fullname)
+
+    def _found(self, fullname, path, target):
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)  # Python passes over finders without it
             spec = find(fullname, path, target) if find is not None and finder is not self else None
