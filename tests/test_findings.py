@@ -714,6 +714,66 @@ def test_one_missing_value_does_what_is_said(seed):
         fn({"a": [a for g in spoilt for a, _ in g], "b": [b for g in spoilt for _, b in g]}, groups=3)
 
 
+TERMS = [
+    "a",
+    "b",
+    "c",
+    "min(c)",
+    "max(a)",
+    "mean(b)",
+    "std(c)",
+    "rank(c)",
+    "group_size",
+    "minmax(c)",
+    "abs(b)",
+    "a * b",
+]
+TERMS += [
+    "sigmoid(c)",
+    "c - min(c)",
+    "max(a, b)",
+    "clip(c, 0, 1)",
+    "sum(a)",
+    "present(c)",
+    "exp(b)",
+    "quantile(c, 0.5)",
+]
+
+
+def random_condition(draw, depth=2):
+    """A condition over a {0, 1}, b {-1, 0.5, 2} and c [-3, 10], often one that always or never holds."""
+    if depth and draw.random() < 0.5:
+        operands = [random_condition(draw, depth - 1) for _ in range(2)]
+        return draw.choice(["({}) and ({})", "({}) or ({})", "not ({}) or ({})"]).format(*operands)
+    limit = draw.choice(["-4", "-3", "-1", "0", "0.5", "1", "2", "3", "11", draw.choice(TERMS)])
+    return f"{draw.choice(TERMS)} {draw.choice(['<', '<=', '>', '>=', '==', '!='])} {limit}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_never_or_always_holds_does_so_in_every_group_that_is_drawn(seed):
+    """`gate-never-opens`, `gate-always-open`, `keep-never-holds` and `outcome-decided` claim it of all groups."""
+    draw = random.Random(seed)
+    condition = random_condition(draw)
+    head = "rewardspec: 1\nsignals: {a: {values: [0, 1]}, b: {values: [-1, 0.5, 2]}, c: {range: [-3, 10]}}\n"
+    text = head + "components: {one: a, x: a}\nadvantage: grpo\n"
+    gated = text.replace("x: a", f"x: {{expr: a, when: '{condition}'}}")
+    held = rewardspec.loads(text.replace("x: a", f"x: '1 if {condition} else 0'"))
+    columns = {
+        "a": [draw.choice([0.0, 1.0]) for _ in range(600)],
+        "b": [draw.choice([-1, 0.5, 2.0]) for _ in range(600)],
+        "c": [draw.choice([-3, 0, 1, 10, draw.uniform(-3, 10)]) for _ in range(600)],
+    }
+    groups = sorted(draw.choice(range(150)) for _ in range(600))
+    x = rewardspec.compile(held)({n: np.array(v) for n, v in columns.items()}, groups).rewards["x"]
+    said = {d.code: d.message for d in diagnosed(gated, "")}
+    for key in ("keep", "outcome"):
+        said |= {d.code: d.message for d in diagnosed(f"{text}{key}: {condition}\n", "")}
+    if said.keys() & {"gate-never-opens", "keep-never-holds"} or "no rollout" in said.get("outcome-decided", ""):
+        assert not x.any(), condition
+    if "gate-always-open" in said or "every rollout" in said.get("outcome-decided", ""):
+        assert x.all(), condition
+
+
 def shown_values(message):
     """The columns of a group as a message shows them: `(a 1, b -), (a 0, b 0.5) get 0, 0`."""
     columns = {}

@@ -256,12 +256,15 @@ class Facts:
     @property
     def gate_rest_help(self) -> str:
         """How to let nothing be paid where no rollout is right; penalties are not asked to be gated."""
-        paid = [name for name in self.paid_where_wrong if name not in self.outcome.reads]
-        others = [
-            name for name in self.shaped if name not in self.outcome.reads and self.shaped[name].domain.constant is None
-        ]
+        own = self.outcome.reads
+        paid = [name for name in self.paid_where_wrong if name not in own]
+        others = [name for name, node in self.shaped.items() if name not in own and node.domain.constant is None]
         below = any(self.shaped[name].domain.lo < 0 for name in paid)
-        what = "the rest" if set(paid) >= set(others) else " and ".join(f"`{name}`" for name in paid[:3]) or "the rest"
+        what = "what else is paid" if paid else "the rest"
+        if paid and set(paid) >= set(others):
+            what = "the rest"
+        elif 0 < len(paid) <= 3:
+            what = " and ".join(f"`{name}`" for name in paid)
         return (
             f"gate {what} with `when: {self.outcome.condition}`"
             + below * " (and `otherwise:`, where it can be below 0)"

@@ -296,6 +296,10 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
         "wrong-above-right",
         f"a wrong answer can be above a right one: {facts.table(group, advantages)}",
         facts.advantage_place(),
-        help=f"gate what is paid besides `{outcome.shown}`, or lower its weight"
+        help=(
+            f"gate what is paid besides `{outcome.shown}`, or lower its weight"
+            if any(name not in outcome.reads for name in facts.paid_where_wrong)
+            else "take less off right answers"
+        )
         + (outcome.how != "guarantee") * f"; `{outcome.guarantee}` is a guarantee that `verify` can prove",
     )
