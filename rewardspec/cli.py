@@ -269,11 +269,21 @@ def compile_(
     if output is None:
         typer.echo(source, nl=False)
         return
+    _keep(output, file)
     try:
         output.write_text(source, encoding="utf-8")
     except OSError as error:
         _misuse(f"cannot write {shown(output)}: {error.strerror or error}")
     _say(f"wrote {shown(output)}", err=True)
+
+
+def _keep(output: Path, *reads: Path) -> None:
+    """End the command where it would write over what it has read."""
+    from rewardspec.analysis.outputs import is_same
+
+    for path in reads:
+        if is_same(path, output):
+            _misuse(f"{shown(path)} would be written over: it is the spec")
 
 
 def _embed(
@@ -543,6 +553,7 @@ def simulate(
         return
     rows = _counted(specs, sizes, rates, given, format == "table")
     if plot is not None:
+        _keep(plot, *files)
         _plot(plot, specs, rows, given)
     curves = _swept(specs, sizes[-1], rates, given) if sweep else {}
     if format == "json":

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import rewardspec
 from rewardspec.analysis.outputs import BadPath, check_paths, held
 from rewardspec.analysis.rows import BadLog, read_rows
 from rewardspec.analysis.score import score
+from rewardspec.cli import app
 
 ROWS = 700
 SPEC = """
@@ -307,3 +309,11 @@ def test_label_looks_at_its_paths_as_well(folder):
         done = subprocess.run([*command, source, spec, "-o", output], capture_output=True, text=True, env=environment())
         assert done.returncode == 2 and ("written over" in done.stderr or "name another" in done.stderr)
         assert Path(source).read_text().count("\n") == ROWS
+
+
+def test_compile_and_plot_do_not_write_over_a_spec(folder):
+    os.link("spec.yaml", "hard.py")
+    for arguments in (["compile", "spec.yaml", "-o", "hard.py"], ["simulate", "spec.yaml", "--plot", "./spec.yaml"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2 and "spec.yaml would be written over" in result.output
+    assert Path("spec.yaml").read_text() == SPEC

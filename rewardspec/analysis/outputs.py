@@ -43,10 +43,10 @@ def check_paths(output: Path, reads: Mapping[str, Path], suffixes: Mapping[str, 
             f"{shown(output)} ends in {ending}, as {suffixes[ending]} does beside an output: name it otherwise"
         )
     for what, path in reads.items():
-        if _is_same(path, real):
+        if is_same(path, real):
             problems.append(f"{shown(path)} would be written over: it is the {what}")
         for suffix, use in suffixes.items():
-            if _is_same(path, beside(real, suffix)):
+            if is_same(path, beside(real, suffix)):
                 problems.append(
                     f"{shown(path)}, the {what}, has the name of {use} beside {shown(output)}: name another output"
                 )
@@ -59,7 +59,7 @@ def check_paths(output: Path, reads: Mapping[str, Path], suffixes: Mapping[str, 
     return real
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def is_same(one: Path, other: Path) -> bool:
     """Whether two names are of one file: by links of either kind, or in another case where cases do not count."""
     if os.path.realpath(one) == os.path.realpath(other):
         return True
