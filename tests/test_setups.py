@@ -2,7 +2,7 @@
 
 `setups/expected.yml` says it for each, from the method itself: `must` be found, `may` be found (true, and of use to
 some), `must_not` (what would be false, or of no use). Whatever stands nowhere must not be found either. `options` are
-those of `check`. What is still wrong stands under `waiting`, with the reason, and has to leave once it is mended.
+those of `check`.
 """
 
 import re
@@ -32,20 +32,19 @@ def test_what_is_found_is_what_there_is_to_find(name):
     path, want = FOLDER / f"{name}.yaml", EXPECTED[name]
     spec, report = check(Source(path.name, path.read_text(encoding="utf-8")))
     said = [*report.sorted(), *(find(spec, Run(**want.get("options", {}))) if spec is not None else [])]
-    must, may, must_not, waiting = (want.get(key, {}) for key in ("must", "may", "must_not", "waiting"))
+    must, may, must_not = (want.get(key, {}) for key in ("must", "may", "must_not"))
     assert not must_not.keys() & (must.keys() | may.keys())
-    assert all(reason for reasons in (must, may, must_not, waiting) for reason in reasons.values())
+    assert all(reason for reasons in (must, may, must_not) for reason in reasons.values())
     found = {d.code: d.render() for d in said}
     wrong = {code: f"not found: {reason}" for code, reason in must.items() if code not in found}
     wrong |= {code: text for code, text in found.items() if code not in must and code not in may}
-    assert wrong.keys() <= waiting.keys(), "\n\n".join(wrong[code] for code in wrong.keys() - waiting.keys())
+    assert not wrong, "\n\n".join(wrong.values())
     assert spec is None or not list(left_by_what_is_proposed(path.read_text(encoding="utf-8"), said))
 
 
 def test_expectations_are_of_findings_that_there_are():
-    waiting = {code for want in EXPECTED.values() for code in want.get("waiting", {})}
     named = {code for want in EXPECTED.values() for key in ("must", "may", "must_not") for code in want.get(key, {})}
-    assert named <= {*codes()} | waiting
+    assert named <= {*codes()}
 
 
 # What a help proposes

@@ -19,9 +19,9 @@ MOST_COUNTED = 2000  # groups, over all moments and all values of columns of the
 
 @finding("normalised-twice")
 def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
-    """A z-score of a z-score, over the same groups.
+    """A z-score of a z-score, over the same groups or twice over the batch.
 
-    What has mean 0 and deviation 1 in every group is not changed by being normalised again: the second step does
+    What has mean 0 and deviation 1 is not changed by being normalised again: the second step does
     nothing, but for eps. Where weights or another term stand between the two, they are what it undoes. It happened in a
     shipped configuration (CoursIA#10603), where it took the gradient along. A sum of z-scores (`decoupled`) is scaled
     anew in every group, so that what weights and rare rewards are worth depends on what else the group has.
