@@ -4,6 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH ?= torch==2.13.0
 # Tests run in as many processes.
 WORKERS ?= 2
+# `make fuzz` tries as many times more specs than the tests do.
+FUZZ ?= 20
 VENV := .venv
 BIN := $(VENV)/bin
 OPENRLHF := .venv-openrlhf
@@ -11,7 +13,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo lint test test-openrlhf test-processors bench clean
+.PHONY: demo lint test fuzz test-openrlhf test-processors bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
@@ -24,6 +26,10 @@ test: lint  ## all tests
 lint: $(VENV)/.test  ## what a linter finds, and the layout of the code
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+
+# What breaks becomes a file in tests/seeds, which every run of the tests tries. SEED=N repeats a run.
+fuzz: $(VENV)/.test  ## FUZZ times as many specs as the tests try, new ones every time
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/test_fuzz.py $(addprefix --hypothesis-seed=,$(SEED))
 
 test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
 	OMP_NUM_THREADS=1 $(OPENRLHF)/bin/python -m pytest tests/openrlhf

@@ -1,11 +1,13 @@
 """Any text at all: a Spec or a SpecError whose diagnostics can be shown, in bounded time; and what compiles runs.
 
-The inputs are the same on every run. `FUZZ=20 pytest tests/test_fuzz.py` tries 20 times as many new ones.
+The inputs are the same on every run. `make fuzz` tries 20 times as many new ones (FUZZ=100 for 100 times as many). What
+broke something once is a file in `seeds/`: put the spec that hypothesis prints there.
 """
 
 import ast
 import json
 import os
+import pickle
 import random
 import signal
 from contextlib import contextmanager
@@ -13,11 +15,17 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from hypothesis import HealthCheck, Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
 import rewardspec
 from rewardspec import SpecError
+from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.embedding import TARGETS, embedded
+from rewardspec.diagnostics import Report
+from rewardspec.source import Source
+from rewardspec.syntax.layout import laid_out
 
 FUZZ = int(os.environ.get("FUZZ", "0"))
 SPECS = [p.read_text(encoding="utf-8") for p in sorted((Path(__file__).parents[1] / "specs/gdpo").glob("*.yaml"))]
@@ -142,6 +150,53 @@ def test_mutated_specs(data, text):
 def test_random_expressions(text):
     quoted = json.dumps(text)  # so that it reaches the parser whole
     outcome("rewardspec: 1\ncomponents: {a: {range: [0, 1]}, b: {values: [0, 1]}}\nadvantage: " + quoted + "\n")
+
+
+SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.yaml"))
+NUMBERS = [0.0, 1.0, 0.0, 1.0]
+
+
+def followed_through(text):
+    """A text as a spec, its files for every trainer, its layout, its pickle and a call; nothing but errors of ours."""
+    spec = outcome(text)
+    laid_out(Source("spec", text), Report())
+    if isinstance(spec, SpecError):
+        assert str(pickle.loads(pickle.dumps(spec))) == str(spec)
+        return
+    for target in TARGETS:
+        try:
+            files = embedded(spec, target)
+        except BindingError:
+            continue
+        for name, content in files.items():
+            if name.endswith(".py"):
+                nodes = {type(node) for node in ast.parse(content.encode()).body}
+                assert nodes <= {ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign}
+            if name.endswith(".yaml") and name != "spec.yaml":
+                assert yaml.safe_load(content)["env"]["REWARDSPEC"].rstrip("\n") == text.rstrip("\n")
+    fn = pickle.loads(pickle.dumps(rewardspec.compile(spec)))
+    assert fn.spec.fingerprint == spec.fingerprint
+    symbols = {name: column.domain.symbols for name, column in spec.program.columns.items()}
+    columns = {name: [symbols[name][0]] * 4 if symbols[name] else NUMBERS for name in spec.columns}
+    advantages(fn, columns, 2)
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
+def test_what_broke_something_once(path):
+    followed_through(path.read_bytes().decode())
+
+
+@fuzz(15)
+@given(st.data(), st.sampled_from([*SPECS, *(path.read_bytes().decode() for path in SEEDS)]))
+def test_specs_with_hostile_texts_are_followed_through(data, text):
+    pieces = ["\\n", "\\u2028", "$(", "`", "'", '\\"', "#", ": ", "coding: utf-7 ", "+AAo-", "1e39", "1e300", "${", "é"]
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.sampled_from(pieces)) + text[at:]
+    words = data.draw(st.one_of(st.text(max_size=20), st.lists(st.sampled_from(pieces), max_size=6).map("".join)))
+    if text.startswith("rewardspec: 1\n") and "\nabout:" not in text:
+        text = text.replace("\n", f"\nabout: {json.dumps(words)}\n", 1)
+    followed_through(text)
 
 
 # Hostile texts -----------------------------------------------------------------------------------
