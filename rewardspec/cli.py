@@ -588,7 +588,7 @@ def _counted(specs, sizes: list[int], rates: str, given, is_shown: bool) -> list
         for size in sizes:
 
             def show(n, label=label, size=size):
-                return typer.echo(f"\r{label}, {size} rollouts: {n:,} ", nl=False, err=True)
+                return typer.echo(f"\r{shown(label)}, {size} rollouts: {n:,} ", nl=False, err=True)
 
             rows.append(count_groups(spec.program, label, size, given, model=model, progress=show if watched else None))
             if watched:
@@ -606,9 +606,10 @@ def _show_counts(rows: list, rates: str) -> None:
     for row in rows:
         signal = ("", "", "")
         if row.signal is not None:
+            most = "" if row.signal.exact else "<= "
             signal = (
-                f"{row.signal.groups_without_signal:.1%}",
-                f"{row.signal.rollouts_without_signal:.1%}",
+                f"{most}{row.signal.groups_without_signal:.1%}",
+                f"{most}{row.signal.rollouts_without_signal:.1%}",
                 f"{row.signal.spread:.3g}",
             )
         counts = (
@@ -866,7 +867,7 @@ def verify(
     files: Files,
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2..8",
     solve: Annotated[
-        str, typer.Option(metavar="weight:NAME", help="Find the largest weight for which all guarantees hold.")
+        str, typer.Option(metavar="weight:NAME", help="Find the weights for which all guarantees hold.")
     ] = "",
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
     dialect: Dialect = None,
@@ -887,11 +888,12 @@ def verify(
         _misuse("no spec here has `guarantees:`; `rewardspec list` shows ready-made ones")
     watched = format == "table" and sys.stderr.isatty()
 
-    def show(name: str, size: int) -> None:
-        typer.echo(f"\r\033[K{name}: groups of {size}", nl=False, err=True)
-
     found = []
     for path, spec in specs:
+
+        def show(size: int, tried: int, of: int, label=spec.name) -> None:
+            typer.echo(f"\r\033[K{shown(label)}: groups of {size}, {tried:,} of {of:,} ", nl=False, err=True)
+
         found.append((path, spec, verify_spec(spec, sizes, show if watched else None)))
         if any(verdict.reason == BROKEN_OFF for verdict in found[-1][2]):
             break
@@ -961,30 +963,57 @@ def _ranges(sizes: list[int]) -> str:
 
 
 def _solve(specs, what: str, sizes: list[int], format: str) -> None:
-    from rewardspec.analysis.verify import solve_weight
+    """The safe weights of a component; exit status 1 where a spec has none."""
+    from rewardspec.analysis.solve import solve_weight
 
     kind, _, name = what.partition(":")
     if kind != "weight" or not name:
         _misuse(f"--solve takes weight:NAME, not {what!r}")
+    watched = format == "table" and sys.stderr.isatty()
     found = []
-    for _, spec in specs:
-        if not spec.program.guarantees:
-            _misuse(f"{spec.name} has no `guarantees:` that could limit a weight")
-        try:
-            found.append((spec.name, solve_weight(spec, name, sizes)))
-        except ValueError as error:
-            _misuse(str(error))
+    try:
+        for _, spec in specs:
+            if not spec.program.guarantees:
+                _misuse(f"{spec.name} has no `guarantees:` that could limit a weight")
+
+            def show(weight, label=spec.name):
+                typer.echo(f"\r\033[K{shown(label)}: {shown(name)} {float(weight):.9g} ", nl=False, err=True)
+
+            try:
+                found.append((spec.name, solve_weight(spec, name, sizes, progress=show if watched else None)))
+            except ValueError as error:
+                _misuse(str(error))
+    finally:
+        if watched:
+            typer.echo("\r\033[K", nl=False, err=True)
     if format == "json":
         _say_json({"rows": [{"spec": label, **asdict(s)} for label, s in found]})
-        return
-    for label, s in found:
-        if s.none:
-            said = "no weight is safe: a guarantee is broken at weight 0"
-        elif s.unbounded:
-            said = f"no weight up to {s.weight:,.0f} breaks a guarantee"
+    else:
+        for label, s in found:
+            _say(f"{label}, groups of {_ranges(sizes)}: `{name}`: {_safe_weights(s)}")
+    raise typer.Exit(1 if any(s.is_none for _, s in found) else 0)
+
+
+def _safe_weights(solution) -> str:
+    if solution.is_none:
+        return f"no weight is safe: {_broken(solution.at_zero)} at 0, and at every other that was tried"
+    parts = []
+    for first, last in solution.intervals:
+        low = f"from {first.weight:.7g}" if first.safe else f"above {first.weight:.7g}"
+        if first.broken:
+            low += f" ({_broken(first.broken)} {'below' if first.weight else 'at'} it)"
+        if not last.broken:
+            parts.append(f"{low}; nothing breaks up to {last.weight:,.0f}")
         else:
-            said = f"the largest safe weight is {s.weight:.7g}" + ("" if s.attained else " (safe below it, not at it)")
-        _say(f"{label}, groups of {_ranges(sizes)}: `{name}`: {said}")
+            high = f"up to {last.weight:.7g}" if last.safe else f"below {last.weight:.7g}"
+            parts.append(f"{low} {high} ({_broken(last.broken)} {'beyond' if last.safe else 'from'} it)")
+    return (
+        "safe " + "; and ".join(parts) + ("" if solution.proved else "; no group was found that breaks one, not proved")
+    )
+
+
+def _broken(names: list[str]) -> str:
+    return f"{' and '.join(f'`{name}`' for name in names)} {'fails' if len(names) == 1 else 'fail'}"
 
 
 def _sizes(text: str) -> list[int]:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from reference import formulas as ref
 
 import rewardspec
-from rewardspec.analysis.verify import OF_NOTHING, solve_weight, verify, with_weight
+from rewardspec.analysis.solve import solve_weight, with_weight
+from rewardspec.analysis.verify import OF_NOTHING, verify
 
 SPECS = Path(__file__).parents[1] / "specs"
 PAPO = """rewardspec: 1
@@ -71,9 +72,10 @@ def test_papo_group_of_sixteen():
 
 @pytest.mark.parametrize(("size", "weight"), [(4, math.sqrt(3)), (8, 1.0583005), (16, 0.6928203)])
 def test_largest_safe_weight_of_the_process_score(size, weight):
-    solution = solve_weight(rewardspec.loads(PAPO), "process", [size])
-    assert solution.weight == pytest.approx(weight, abs=1e-6)
-    assert not solution.attained  # at it a right answer ties with a wrong one
+    ((first, last),) = solve_weight(rewardspec.loads(PAPO), "process", [size]).intervals
+    assert (first.weight, first.safe, first.broken) == (0, True, [])
+    assert last.weight == pytest.approx(weight, abs=4e-6)  # by hand with eps 0; the spec has 1e-6
+    assert last.broken == ["right above wrong"]
     spec = rewardspec.loads(PAPO)
     assert verify(with_weight(spec, "process", Fraction(weight - 1e-5)), [size])[0].status == "proved"
     assert verify(with_weight(spec, "process", Fraction(weight + 1e-5)), [size])[0].status == "refuted"
@@ -83,17 +85,18 @@ def test_weights_that_are_always_or_never_safe():
     text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1]}}\nadvantage: grpo\n"
     text += "guarantees: {g: GUARANTEE}\n"
     always = solve_weight(rewardspec.loads(text.replace("GUARANTEE", "max(advantage) >= 0")), "b", [2, 3])
-    assert always.unbounded
+    assert always.intervals[0][1].broken == []
     never = solve_weight(rewardspec.loads(text.replace("GUARANTEE", "max(advantage) > 0")), "b", [2, 3])
-    assert never.none
+    assert never.is_none
+    assert never.at_zero == ["g"]
     rational = solve_weight(rewardspec.loads(text.replace("GUARANTEE", "'right_above_wrong(a)'")), "b", [2, 3])
-    assert (rational.weight, rational.attained) == (1, False)
+    assert (rational.intervals[0][1].weight, rational.intervals[0][1].safe) == (1, False)
     attained = solve_weight(
         rewardspec.loads(text.replace("GUARANTEE", "'min(advantage, where=a) >= max(advantage, where=not a)'")),
         "b",
         [2, 3],
     )
-    assert (attained.weight, attained.attained) == (1, True)
+    assert (attained.intervals[0][1].weight, attained.intervals[0][1].safe) == (1, True)
     with pytest.raises(ValueError, match="no component `c`"):
         solve_weight(rewardspec.loads(PAPO), "c", [2])
 
@@ -165,7 +168,7 @@ def test_verdicts_are_those_of_brute_force(drawn, size):
         rewards = dict(zip("ab", np.array(members, dtype=float).T, strict=True))
         advantages = ref.WITHOUT_BATCH_STEP[scheme](rewards, weights, ["p"] * size, eps=0.0)
         broken |= {name for name, holds in kept(advantages, rewards["a"]).items() if not holds}
-    for name, verdict in verdicts(text, [size]).items():
+    for name, verdict in verdicts(text + "numerics: {eps: 0}\n", [size]).items():
         assert verdict.status == ("refuted" if name in broken else "proved"), name
         if verdict.counterexample is not None:
             found = verdict.counterexample
@@ -323,7 +326,7 @@ def test_verify_command(tmp_path):
     assert row["guarantees"][0]["status"] == "refuted"
     assert row["guarantees"][0]["counterexample"]["size"] == 9
     done = run("verify", path, "-g", "4", "--solve", "weight:process")
-    assert "1.732051 (safe below it, not at it)" in done.stdout
+    assert "safe from 0 up to 1.73205 (`right above wrong` fails beyond it)" in done.stdout
     for arguments, message in (
         (["--solve", "process"], "weight:NAME"),
         (["--solve", "weight:proces"], "no component `proces`"),

@@ -250,10 +250,12 @@ def users_of(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
     return users
 
 
-def column_points(program: Program, roots: Sequence[Node], model: Model = EVENLY) -> tuple[dict, dict, bool]:
+def column_points(
+    program: Program, roots: Sequence[Node], model: Model = EVENLY, gaps: bool = False
+) -> tuple[dict, dict, bool]:
     """Values that stand for all of each column, with probabilities: those of rollouts, by node, of groups, by name.
 
-    The last says whether they stand for all.
+    The last says whether they stand for all. gaps: what a closed gate lets be missing is missing, too.
     """
     nodes = walk(roots)
     users, complete = users_of(nodes), True
@@ -265,12 +267,19 @@ def column_points(program: Program, roots: Sequence[Node], model: Model = EVENLY
         complete = complete and all_cases
         if column.missing == "ignore":
             found = [*found, None]
+        elif column.gated and is_read_besides(node, users):  # it may be missing where its gate is closed
+            found, complete = ([*found, None], complete) if gaps else (found, False)
         odds = model.get(column.name) or {value: 1 / len(found) for value in found}
         if node.level is Level.ROLLOUT:
             fine[node] = {value: odds.get(value, 0.0) for value in found}
         else:
             coarse[column.name] = {value: odds.get(value, 0.0) for value in found}
     return fine, coarse, complete
+
+
+def is_read_besides(column: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a column is read elsewhere than where its component's gate asks for it."""
+    return any(user.op != "required" for user in users.get(column, []))
 
 
 def connected(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:

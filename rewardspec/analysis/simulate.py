@@ -7,6 +7,7 @@ one batch it is an increasing affine map, which changes no count.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -24,6 +25,7 @@ from rewardspec.analysis.parts import (
     connected,
     find_states,
     joint_values,
+    of_rollout,
     split,
     without_batch,
 )
@@ -32,6 +34,8 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Program
 from rewardspec.ir.shares import find_shares
 from rewardspec.ops.real import UNKNOWN, Pool, TooClose, approximate
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.types import Level
 
 MOST_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
 MOST_REALS = 20_000  # rollouts in them, where values are no sums of roots and take longer
@@ -142,7 +146,14 @@ def part_vectors(
 def _reward_groups(program: Program, size: int, given: Mapping[str, Fraction]) -> tuple[int, bool]:
     """Distinct multisets of shaped reward vectors, and whether that is exactly their number."""
     shaped = [component.shaped for component in program.components]
-    if any(n.op == "column" and n.level < n.level.ROLLOUT for n in walk(shaped)):
+    nodes = walk(shaped)
+    own = of_rollout(nodes)
+    if any(n not in own and (n.op in REDUCTIONS or n.op in ("given", "copies")) for n in nodes):
+        try:
+            return _of_groups(program, shaped, size, given)
+        except TooClose:
+            return 1, False
+    if any(_is_coarse_column(n) for n in nodes):
         try:
             return _of_kinds(program, shaped, size, given)
         except TooClose:
@@ -155,6 +166,25 @@ def _reward_groups(program: Program, size: int, given: Mapping[str, Fraction]) -
         apart = [all(p.canonical(v) is not UNKNOWN for p, v in zip(pools, key, strict=True)) for key in found]
         count, complete = count * max(1, sum(apart)), complete and all_cases and all(apart)
     return comb(count + size - 1, size), complete
+
+
+def _is_coarse_column(node: Node) -> bool:
+    return node.op == "column" and node.level < Level.ROLLOUT
+
+
+def _of_groups(program: Program, shaped: list[Node], size: int, given) -> tuple[int, bool]:
+    """Where a component looks at its group: what every group has, one group after another."""
+    states = find_states(program, shaped, given)
+    evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
+    most = MOST_REALS // size if any(n.op in NOT_ROOTS for n in walk(shaped)) else MOST_GROUPS
+    found, complete = set(), states.complete and states.count(size) <= most
+    for members, group, _ in states.each_group(size, most):
+        columns = [e(members, group) for e in evaluators]
+        if any(v is UNKNOWN for column in columns for v in column):
+            complete = False
+        else:
+            found.add(frozenset(Counter(zip(*columns, strict=True)).items()))
+    return max(1, len(found)), complete
 
 
 def _of_kinds(program: Program, shaped: list[Node], size: int, given) -> tuple[int, bool]:

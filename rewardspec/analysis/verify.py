@@ -1,9 +1,10 @@
 """Guarantees proved, or refuted by the smallest group that breaks them.
 
-All groups that the declared domains allow are tried, up to the order of rollouts, in one compiled
-function; what is close is decided once more in exact arithmetic. eps is read as 0. What the rest of
-a batch does to a group is unknown: where it is provably no more than a change of scale (or an
-increasing affine map), a guarantee that does not depend on it is decided without it.
+All groups that the declared domains allow are tried, up to the order of rollouts: in floats that are rounded
+outward (`screen.py`), and, where these leave it open, in exact arithmetic. eps is what the spec says. A group
+on which the run ends with an error breaks nothing. What the rest of a batch does to a group is unknown: where it
+is provably no more than a change of scale (or an increasing affine map), a guarantee that does not depend on it
+is decided without it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement, product
-from math import comb, inf, nan
+from math import comb, inf
 
 from rewardspec.analysis.parts import (
     batch_step,
@@ -26,24 +27,24 @@ from rewardspec.analysis.parts import (
     users_of,
     without_batch,
 )
-from rewardspec.compiler import Spec, deep_stack, load_module
+from rewardspec.analysis.screen import Box, box, evaluate
+from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Report, SpecError
-from rewardspec.emit.emitter import emit_module
-from rewardspec.ir.checks import demand
+from rewardspec.ir.checks import demand, find_checks
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Graph, Node, walk
-from rewardspec.ir.lower import ComponentValue, Program, lower
+from rewardspec.ir.lower import Program, lower
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.real import UNKNOWN, approximate
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.spec.declarations import ComponentDeclaration
-from rewardspec.syntax.tree import Number
 from rewardspec.types import Domain, Level, interval
 
 MOST_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
 MOST_STATES = 4096  # of one rollout
-MOST_EXACT = 20_000  # groups of one size that exact arithmetic decides
+MOST_VALUES = 60_000_000  # of nodes, in all groups of one size
+MOST_EXACT = 4_000_000  # of them, that exact arithmetic finds for one guarantee
+AT_ONCE = 200_000  # rollouts that are looked at together
 NOTHING = 2  # the margin of `all` of nothing, above what a comparison can have
-SLACK = 1e-9  # relative: nearer comparisons than this are decided exactly
 ROUNDS = 12  # of local search where domains are intervals
 _COMPARISONS = {"<": 1, "<=": 1, ">": -1, ">=": -1, "==": 0, "!=": 0}
 MOMENTS = (Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1))  # where schedules are looked at
@@ -51,6 +52,11 @@ MOMENTS = (Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction
 PROVED, REFUTED, NOT_REFUTED, UNDECIDED = "proved", "refuted", "not refuted", "undecided"
 BROKEN_OFF = "broken off"
 OF_NOTHING = "no group meets its condition"
+TOO_CLOSE = "in some groups it is too close to call"
+ALL_END = "the run ends with an error on every group"
+SOME_END = "on some groups the run ends with an error: they break nothing"
+EPS_ALONE = "eps alone breaks it: with eps 0 this group keeps it"
+KEPT, BROKEN, UNSURE, ENDS = "kept", "broken", "unsure", "ends"  # what a group does to a guarantee
 
 
 @dataclass(frozen=True)
@@ -93,76 +99,105 @@ class Verdict:
         return found
 
 
-def verify(
-    spec: Spec, sizes: Sequence[int], progress: Callable[[str, int], None] | None = None, seed: int = 0
-) -> list[Verdict]:
+@dataclass
+class Answer:
+    """What groups of one size say of a guarantee: `broken` by one, how many were `tried`, and whether those are `all`.
+
+    asks: whether it asks something of one of them. unsure: whether one is too close to call. ends: on how many the
+    run ends with an error.
+    """
+
+    broken: Counterexample | None = None
+    reason: str = ""
+    tried: int = 0
+    all: bool = True
+    asks: bool = False
+    unsure: bool = False
+    ends: int = 0
+
+
+Progress = Callable[[int, int, int], None]  # the size of the groups, how many were tried, of how many
+
+
+def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, seed: int = 0) -> list[Verdict]:
     """A verdict on every guarantee of a spec for groups of these sizes. An interrupt leaves what is known."""
-    question = Question.of(spec)
+    question = Question.of(spec, eps=spec.declarations.eps, gaps=True)
     verdicts = {name: Verdict(name, PROVED) for name in question.program.guarantees}
     for name, node in question.program.guarantees.items():
         reason = question.undecidable(node)
         if reason:
             verdicts[name] = Verdict(name, UNDECIDED, reason=reason)
-    of_nothing = set(verdicts)
+    asking: set[str] = set()
+    ends: Counter = Counter()
     try:
         for size in sizes:
             left = [name for name, verdict in verdicts.items() if verdict.status in (PROVED, NOT_REFUTED)]
             if not left:
                 break
-            for name, (broken, count, complete, asks) in question.ask(left, size, seed).items():
+            for name, answer in question.ask(left, size, seed, progress).items():
                 verdict = verdicts[name]
-                if asks:
-                    of_nothing.discard(name)
+                if answer.asks:
+                    asking.add(name)
+                ends[name] += answer.ends
                 verdict.sizes.append(size)
-                verdict.groups += count
-                if broken is not None:
-                    verdict.status, verdict.counterexample, verdict.reason = REFUTED, broken, ""
-                elif not complete:
+                verdict.groups += answer.tried
+                if answer.broken is not None:
+                    verdict.status, verdict.counterexample, verdict.reason = REFUTED, answer.broken, answer.reason
+                elif answer.unsure:
+                    verdict.status, verdict.reason = NOT_REFUTED, TOO_CLOSE
+                elif not answer.all:
                     verdict.status, verdict.reason = NOT_REFUTED, question.why_not(size)
-                if progress is not None:
-                    progress(name, size)
     except KeyboardInterrupt:
         for verdict in verdicts.values():
             if verdict.status in (PROVED, NOT_REFUTED) and verdict.sizes != list(sizes):
                 verdict.status, verdict.reason = NOT_REFUTED, BROKEN_OFF
-    for name in of_nothing:
-        if verdicts[name].status == PROVED and verdicts[name].groups:
-            verdicts[name].reason = OF_NOTHING
+    for name, verdict in verdicts.items():
+        if verdict.status == PROVED and verdict.groups:
+            if ends[name]:
+                verdict.reason = ALL_END if ends[name] == verdict.groups else SOME_END
+            elif name not in asking:
+                verdict.reason = OF_NOTHING
     return list(verdicts.values())
 
 
 @dataclass
 class Question:
-    """A spec as `verify` looks at it: its guarantees as nodes of a graph with eps 0 and without the batch."""
+    """A spec as `verify` looks at it: its guarantees as nodes of a graph without the batch.
+
+    gaps: whether what a closed gate lets be missing is tried as missing.
+    """
 
     spec: Spec
     program: Program
     root: Node  # the advantage less the step over the batch
     step: str  # what that step may do: none, scale, shift
     most_tried: int = 16 * MOST_STATES  # rows of columns that are looked through for what one rollout can be
+    gaps: bool = False
 
     @classmethod
-    def of(cls, spec: Spec, most_tried: int = 16 * MOST_STATES) -> Question:
+    def of(
+        cls, spec: Spec, most_tried: int = 16 * MOST_STATES, eps: Fraction = Fraction(0), gaps: bool = False
+    ) -> Question:
         report = Report()
         with deep_stack():
-            declared = replace(spec.declarations, given={**spec.declarations.given, "eps": Fraction(0)})
+            declared = replace(spec.declarations, given={**spec.declarations.given, "eps": eps})
             program = lower(declared, report, _told)
         if program is None:
             raise SpecError(report.sorted())
         root = _told(program.graph, program.advantage)
-        return cls(spec, program, root, batch_step(program.graph, program.advantage), most_tried)
+        return cls(spec, program, root, batch_step(program.graph, program.advantage), most_tried, gaps)
 
     def __post_init__(self):
         program = self.program
         shaped = [component.shaped for component in program.components]
         right = [] if program.outcome is None else [program.outcome.holds, program.outcome.fails]
         self.nodes = [self.root, *shaped, *program.guarantees.values(), *right]
-        fine, coarse, complete = column_points(program, self.nodes)
+        fine, coarse, complete = column_points(program, self.nodes, gaps=self.gaps)
         self.fine = {node: list(points) for node, points in fine.items()}
         self.coarse = {name: list(points) for name, points in coarse.items()}
         self.moments, self.all_moments = moments_of(self.nodes)
         self.complete = complete and self.all_moments
-        self.intervals = not complete
+        self.intervals = not complete and any(n.domain.values is None for n in fine)
 
     def why_not(self, size: int) -> str:
         if self.intervals:
@@ -178,6 +213,15 @@ class Question:
         if self.step != "none" and not _indifferent(self.program.graph, node, self.root, self.step):
             return "it depends on the scale that the step over the batch gives the advantage"
         return ""
+
+    @cached_property
+    def ends(self) -> Node | None:
+        """Whether the run ends with an error on a group, as far as the group decides that."""
+        graph = self.program.graph
+        roots = [n for n in self.program.results if not any(over_batch(a) for a in walk([n]))]
+        found = [check.bad for check in find_checks(graph, [self.root, *roots])]
+        found = [graph.spread(bad) for bad in found if not any(over_batch(n) for n in walk([bad]))]
+        return graph.any_of(found) if found else None
 
     # States --------------------------------------------------------------------------------------
 
@@ -238,131 +282,203 @@ class Question:
 
     def groups(self, size: int, seed: int) -> tuple[list[tuple[tuple, dict, dict]], bool]:
         """(rollouts, columns of the group, moment) of all groups, or of as many as are tried; whether these are all."""
-        states, complete = self.states()
-        kinds = [
+        states, _ = self.states()
+        found, complete = self._places(size, seed)
+        return [
+            (tuple(states[i] for i in row), *kind) for kind, rows in zip(self.kinds, found, strict=True) for row in rows
+        ], complete
+
+    @cached_property
+    def kinds(self) -> list[tuple[dict, dict]]:
+        """Columns of group level, and moments, that groups can have."""
+        return [
             (dict(zip(self.coarse, values, strict=True)), moment)
             for values in product(*self.coarse.values())
             for moment in self.moments
         ]
-        if comb(len(states) + size - 1, size) * len(kinds) <= MOST_GROUPS:
-            found = [(m, group, moment) for group, moment in kinds for m in combinations_with_replacement(states, size)]
-            return found, complete and self.complete
+
+    def _places(self, size: int, seed: int) -> tuple[list[list[tuple[int, ...]]], bool]:
+        """Groups as numbers of states, for each of the kinds, and whether these are all."""
+        states, complete = self.states()
+        count, kinds = comb(len(states) + size - 1, size), self.kinds
+        most = min(MOST_GROUPS, MOST_VALUES // (size * len(walk(self.nodes))))
+        if count * len(kinds) <= most:
+            rows = list(combinations_with_replacement(range(len(states)), size))
+            return [rows] * len(kinds), complete and self.complete
         draw = random.Random(seed)
-        few = [tuple(draw.choices(draw.sample(states, min(3, len(states))), k=size)) for _ in range(MOST_GROUPS // 20)]
-        many = [tuple(draw.choices(states, k=size)) for _ in range(MOST_GROUPS // 20)]
-        return [(members, *draw.choice(kinds)) for members in [*few, *many]], False
+        places = range(len(states))
+        few = [tuple(draw.choices(draw.sample(places, min(3, len(states))), k=size)) for _ in range(MOST_GROUPS // 20)]
+        many = [tuple(draw.choices(places, k=size)) for _ in range(MOST_GROUPS // 20)]
+        found: list[list] = [[] for _ in kinds]
+        for row in [*few, *many]:
+            found[draw.randrange(len(kinds))].append(row)
+        return found, False
 
     # Answers -------------------------------------------------------------------------------------
 
-    def ask(
-        self, names: Sequence[str], size: int, seed: int
-    ) -> dict[str, tuple[Counterexample | None, int, bool, bool]]:
-        """For each guarantee a group that breaks it, if one was found, how many were tried, whether all, whether it
-        asked anything of one of them.
-        """
-        groups, complete = self.groups(size, seed)
-        answers: dict[str, tuple[Counterexample | None, int, bool, bool]] = {}
-        found = self.margins(names, groups, size)
+    def ask(self, names: Sequence[str], size: int, seed: int, progress: Progress | None = None) -> dict[str, Answer]:
+        """What groups of a size say of each guarantee."""
+        states, _ = self.states()
+        places, complete = self._places(size, seed)
+        answers = {name: Answer(all=complete) for name in names}
+        open_groups: dict[str, list] = {name: [] for name in names}
+        margins: dict[str, list] = {name: [] for name in names}
+        whole, done = sum(map(len, places)), 0
+        step = max(1, AT_ONCE // size)
+        for kind, rows in zip(self.kinds, places, strict=True):
+            for at in range(0, len(rows), step):
+                some = rows[at : at + step]
+                found = self._screened(names, some, size, kind)
+                for name in names:
+                    kept, asks, near = found[name]
+                    answers[name].asks |= asks
+                    answers[name].tried += len(some)
+                    open_groups[name] += [(some[i], kind) for i in range(len(some)) if not kept[i]]
+                    if near is not None:
+                        order = sorted(range(len(some)), key=near.__getitem__)[:60]
+                        margins[name] += [(near[i], (tuple(states[k] for k in some[i]), *kind)) for i in order]
+                done += len(some)
+                if progress is not None:
+                    progress(size, done, whole)
         for name in names:
-            more = 0
-            broken, all_decided = self._first_broken(name, groups, found[name], size)
-            if broken is None and self.intervals:
-                broken, more = self._search(name, groups, found[name], size, seed)
-            asks = any(margin < NOTHING for margin in found[name])
-            answers[name] = (broken, len(groups) + more, complete and all_decided, asks)
+            answer, node = answers[name], self.program.guarantees[name]
+            suspects = sorted(open_groups[name], key=lambda g: len(set(g[0])))  # the plainest first
+            most = max(100, MOST_EXACT // (size * len(walk([node]))))
+            answer.all &= len(suspects) <= most
+            for tried, (row, kind) in enumerate(suspects[:most]):
+                group = (tuple(states[k] for k in row), *kind)
+                status = self.decide(node, group)
+                answer.unsure |= status == UNSURE
+                answer.ends += status == ENDS
+                if status == BROKEN:
+                    answer.broken, answer.reason = self.counterexample(node, group), self._by_eps(name, group)
+                    break
+                if progress is not None and tried % 100 == 0:
+                    progress(size, done, whole)
+            if answer.broken is None and self.intervals:
+                self._search(name, margins[name], size, seed, answer)
         return answers
 
-    def _first_broken(self, name: str, groups: list, margins: list[float], size: int):
-        node = self.program.guarantees[name]
-        suspects = [i for i, margin in enumerate(margins) if not margin > SLACK]
-        suspects.sort(key=lambda i: (len(set(groups[i][0])), i))  # the plainest first
-        for i in suspects[:MOST_EXACT]:
-            if self._is_broken(node, groups[i], margins[i]):
-                return self.counterexample(node, groups[i]), True
-        return None, len(suspects) <= MOST_EXACT
-
-    def _is_broken(self, node: Node, group: tuple, margin: float) -> bool:
+    def decide(self, node: Node, group: tuple) -> str:
+        """What a group does to a guarantee, in exact arithmetic."""
         members, columns, moment = group
-        for floats in (False, True):
-            rollouts = [tuple(float(v) if floats and v is not None else v for v in m) for m in members]
-            try:
-                values = GroupEvaluator(node, list(self.fine), moment, floats)(rollouts, columns)
-            except Inexact:
-                continue
-            if floats:  # no exact value: what is too close to call does not count as broken
-                return margin < -SLACK
-            return any(v == 0 for v in values)
-        raise AssertionError("floats have a value for everything")
 
-    def margins(self, names: Sequence[str], groups: list, size: int) -> list:
-        """By how much each group keeps each guarantee: clearly kept above SLACK, broken below -SLACK."""
+        def values(n: Node) -> list:
+            return self._evaluator(n, moment).values(members, columns)
+
+        found = values(node)
+        if not any(v is UNKNOWN or v == 0 for v in found):
+            return KEPT
+        ends = [] if self.ends is None else values(self.ends)
+        if any(v is not UNKNOWN and v == 1 for v in ends):
+            return ENDS
+        if any(v is UNKNOWN for v in ends) or not any(v is not UNKNOWN and v == 0 for v in found):
+            return UNSURE
+        return BROKEN
+
+    def _evaluator(self, node: Node, moment: dict) -> GroupEvaluator:
+        """Evaluators are kept as long as they are asked about one moment: they know what groups have in common."""
+        cache = self.__dict__.setdefault("_evaluators", {})
+        key = (node, tuple(moment.items()))
+        if key not in cache or len(cache[key].known) > MOST_GROUPS:
+            cache[key] = GroupEvaluator(node, list(self.fine), moment)
+        return cache[key]
+
+    def _by_eps(self, name: str, group: tuple) -> str:
+        """A word where eps is all that breaks a guarantee."""
+        without = self.__dict__.setdefault("_without_eps", None)
+        if without is None:
+            if not self.spec.declarations.eps:
+                return ""
+            without = self.__dict__["_without_eps"] = Question.of(self.spec)
+        names = [n.attributes[0] for n in self.fine]
+        if any(n.attributes[0] not in names for n in without.fine):
+            return ""
+        at = [names.index(n.attributes[0]) for n in without.fine]
+        members = tuple(tuple(m[i] for i in at) for m in group[0])
+        return EPS_ALONE if without.decide(without.program.guarantees[name], (members, *group[1:])) == KEPT else ""
+
+    # In floats, many groups at once --------------------------------------------------------------
+
+    def _screened(self, names: Sequence[str], rows: list[tuple[int, ...]], size: int, kind: tuple) -> dict:
+        """Of each guarantee: which groups surely keep it, whether it asks anything, how nearly each keeps it."""
         import numpy as np  # checking a spec looks at groups too, and has no need of it
 
-        result: dict[str, list[float]] = {name: [float("nan")] * len(groups) for name in names}
-        by_moment: dict[tuple, list[int]] = {}
-        for i, (_, _, moment) in enumerate(groups):
-            by_moment.setdefault(tuple(moment.items()), []).append(i)
-        for moment, places in by_moment.items():
-            fn = self._function(tuple(names))
-            columns: dict[str, object] = {}
-            for at, node in enumerate(self.fine):
-                symbols = node.domain.symbols
-                values = [m[at] for i in places for m in groups[i][0]]
-                columns[node.attributes[0]] = _column(values, symbols)
-            for name in self.coarse:
-                symbols = self.program.columns[name].domain.symbols
-                columns[name] = _column([groups[i][1][name] for i in places for _ in range(size)], symbols)
-            known = dict(moment)
-            step = known.get("step", known.get("progress"))
-            total = known.get("total_steps", Fraction(1) if "progress" in known else None)
-            out = fn(
-                columns,
-                size,
-                step=None if step is None else float(step),
-                total_steps=None if total is None else float(total),
-            )
-            for name in names:
-                place = list(self.program.guarantees).index(name)
-                least = out.rewards[f"margin_{place}"].numpy().reshape(len(places), size)
-                least = np.nan_to_num(least, nan=inf).min(1).tolist()  # a margin that is missing is no breach
-                for i, value in zip(places, least, strict=True):
-                    result[name][i] = value
+        columns, moment = kind
+        place = np.array(rows).reshape(len(rows), size)
+        start = {
+            node: Box(*(None if a is None else a[place] for a in (b.lo, b.hi, b.gone, b.there, b.same)))
+            for node, b in self._of_states(moment).items()
+        }
+        found = self._boxes([self.program.guarantees[name] for name in names], start, columns, moment, size)
+        near = self._margins(names, start, columns, moment, size, len(rows)) if self.intervals else {}
+        result = {}
+        for name in names:
+            b = found[self.program.guarantees[name]]
+            kept = np.broadcast_to((b.lo >= 1) | ~b.there, (len(rows), size)).all(1)
+            result[name] = kept.tolist(), self._asks(name, start, columns, moment, size), near.get(name)
         return result
 
-    def _function(self, names: tuple[str, ...]) -> Callable:
-        """The compiled function whose rewards are the margins of guarantees."""
-        cache = self.__dict__.setdefault("_functions", {})
-        if names not in cache:
-            graph, order = self.program.graph, list(self.program.guarantees)
-            values = []
-            for name in names:
-                margin = _margin(graph, self.program.guarantees[name])
-                values.append(ComponentValue(f"margin_{order.index(name)}", graph.spread(margin), graph.const(1)))
-            columns = {
-                name: replace(column, gated=column.gated or column.missing == "ignore")
-                for name, column in self.program.columns.items()
-            }
-            program = replace(
-                self.program,
-                components=values,
-                advantage=graph.const(0, Level.ROLLOUT),
-                keep=None,
-                copies=None,
-                columns=columns,
-            )
-            with deep_stack():
-                source = emit_module(program, "margins", "", "", "")
-            cache[names] = load_module(source, f"<margins of {self.spec.name}>").advantages
-        return cache[names]
+    def _boxes(self, roots: list[Node], start: dict, columns: dict, moment: dict, size: int) -> dict[Node, Box]:
+        known = {"group_size": Fraction(size), "batch_size": Fraction(size), **moment}
+        take = GroupEvaluator(roots[0], [], known)
+        return evaluate(roots, start, columns, lambda name: take.take(name, size), size)
 
-    def _search(self, name: str, groups: list, margins: list[float], size: int, seed: int):
+    def _of_states(self, moment: dict) -> dict[Node, Box]:
+        """What each state is worth to the nodes that look at more than one rollout."""
+        cache = self.__dict__.setdefault("_boxes_of_states", {})
+        key = tuple(moment.items())
+        if key not in cache:
+            states, _ = self.states()
+            roots = [*self.program.guarantees.values(), *self._conditions.values()]
+            nodes = walk(roots)
+            own, users = of_rollout(nodes), users_of(nodes)
+            ends = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, roots)]
+            columns = list(self.fine)
+            cache[key] = {
+                n: box([GroupEvaluator(n, columns, moment).values([state], {})[0] for state in states], same=True)
+                for n in ends
+            }
+        return cache[key]
+
+    @cached_property
+    def _conditions(self) -> dict[str, Node]:
+        """Of each guarantee its margin: below `NOTHING` where a group meets its condition."""
+        graph = self.program.graph
+        return {name: graph.spread(_margin(graph, node)) for name, node in self.program.guarantees.items()}
+
+    def _asks(self, name: str, start: dict, columns: dict, moment: dict, size: int) -> bool:
+        known = self.__dict__.setdefault("_known_to_ask", set())
+        if name in known:
+            return True
+        margin = self._conditions[name]
+        b = self._boxes([margin], start, columns, moment, size)[margin]
+        if bool((b.there & (b.lo < NOTHING)).any()):
+            known.add(name)
+        return name in known
+
+    def _margins(
+        self, names, start: dict, columns: dict, moment: dict, size: int, count: int
+    ) -> dict[str, list[float]]:
+        """By how much each group keeps each guarantee, about."""
+        import numpy as np
+
+        nodes = [self._conditions[name] for name in names]
+        found = self._boxes(nodes, start, columns, moment, size)
+        result = {}
+        for name, node in zip(names, nodes, strict=True):
+            b = found[node]
+            with np.errstate(invalid="ignore"):  # an enclosure without ends has no middle
+                middle = np.where(b.there & ~b.gone, b.lo / 2 + b.hi / 2, inf)
+            result[name] = np.nan_to_num(np.broadcast_to(middle, (count, size)), nan=inf).min(1).tolist()
+        return result
+
+    def _search(self, name: str, pool: list, size: int, seed: int, answer: Answer) -> None:
         """Local search from the groups that keep a guarantee least: columns with intervals are moved."""
         draw = random.Random(seed + size)
-        nodes = list(self.fine)
-        moving = [i for i, node in enumerate(nodes) if node.domain.values is None]
-        best = sorted(range(len(groups)), key=lambda i: margins[i])[:60]
-        pool = [(margins[i], groups[i]) for i in best]
-        tried, reach = 0, 0.5
+        nodes, node = list(self.fine), self.program.guarantees[name]
+        moving = [i for i, n in enumerate(nodes) if n.domain.values is None]
+        pool, reach = sorted(pool, key=lambda pair: pair[0])[:60], 0.5
         for _ in range(ROUNDS if moving else 0):
             fresh = []
             for _, (members, columns, moment) in pool:
@@ -372,15 +488,32 @@ class Question:
                         at = draw.choice(moving)
                         m[at] = _moved(m[at], nodes[at].domain, reach, draw)
                     fresh.append((tuple(tuple(m) for m in moved), columns, moment))
-            tried += len(fresh)
-            found = self.margins([name], fresh, size)[name]
-            for margin, group in sorted(zip(found, fresh, strict=True), key=lambda pair: pair[0]):
-                if margin < -SLACK and self._is_broken(self.program.guarantees[name], group, margin):
-                    return self.counterexample(self.program.guarantees[name], self._plainer(name, group)), tried
-                break
+            answer.tried += len(fresh)
+            found = self._near(name, fresh, size)
+            if found:
+                best = min(range(len(found)), key=found.__getitem__)
+                if found[best] < 0 and self.decide(node, fresh[best]) == BROKEN:
+                    group = self._plainer(name, fresh[best])
+                    answer.broken, answer.reason = self.counterexample(node, group), self._by_eps(name, group)
+                    return
             pool = sorted([*pool, *zip(found, fresh, strict=True)], key=lambda pair: pair[0])[:60]
             reach *= 0.7
-        return None, tried
+
+    def _near(self, name: str, groups: list, size: int) -> list[float]:
+        """The margins of groups whose values are no states."""
+        result: list[float] = [inf] * len(groups)
+        kinds: dict[tuple, list[int]] = {}
+        for i, (_, columns, moment) in enumerate(groups):
+            kinds.setdefault((tuple(columns.items()), tuple(moment.items())), []).append(i)
+        for (columns, moment), places in kinds.items():
+            start = {}
+            for at, node in enumerate(self.fine):
+                b = box([m[at] for i in places for m in groups[i][0]])
+                start[node] = Box(*(a.reshape(len(places), size) for a in (b.lo, b.hi, b.gone, b.there)))
+            found = self._margins([name], start, dict(columns), dict(moment), size, len(places))[name]
+            for i, margin in zip(places, found, strict=True):
+                result[i] = margin
+        return result
 
     def _plainer(self, name: str, group: tuple) -> tuple:
         """A group that breaks a guarantee as well, with fewer digits."""
@@ -393,10 +526,9 @@ class Question:
                 )
                 for m in group[0]
             )
-            near = (members, *group[1:])
             inside = all(v is None or v in n.domain for m in members for n, v in zip(self.fine, m, strict=True))
-            if inside and self._is_broken(node, near, self.margins([name], [near], len(members))[name][0]):
-                return near
+            if inside and self.decide(node, (members, *group[1:])) == BROKEN:
+                return members, *group[1:]
         return group
 
     # Counterexamples -----------------------------------------------------------------------------
@@ -405,17 +537,34 @@ class Question:
         members, columns, moment = group
 
         def values(n: Node) -> list[float | None]:
-            rows = [tuple(None if v is None else float(v) for v in m) for m in members]
-            return GroupEvaluator(n, list(self.fine), moment, floats=True)(rows, columns)
+            found = self._evaluator(n, moment).values(members, columns)
+            return [None if v is None or v is UNKNOWN else approximate(v) for v in found]
 
         shown = {n.attributes[0]: [_shown(m[i], n) for m in members] for i, n in enumerate(self.fine)}
         whole = {name: _shown(value, self._column_node(name)) for name, value in columns.items()}
         whole |= {name: float(value) for name, value in moment.items()}
         shaped = {c.name: values(c.shaped) for c in self.program.components}
+        names = [n.attributes[0] for n in self.fine]
         for name, found in shaped.items():  # what a closed gate does not ask for might as well not be there
-            if name in shown:
-                shown[name] = [None if s is None else x for x, s in zip(shown[name], found, strict=True)]
+            for i, value in enumerate(found):
+                if value is None and name in names and self._is_unasked(node, group, i, names.index(name)):
+                    shown[name][i] = None
         return Counterexample(shown, whole, shaped, values(self.root), _breaking(node, values))
+
+    def _is_unasked(self, node: Node, group: tuple, rollout: int, column: int) -> bool:
+        """Whether a group is the same to a guarantee, and to the advantage, with a value of a rollout missing."""
+        members, columns, moment = group
+        row = (*members[rollout][:column], None, *members[rollout][column + 1 :])
+        without = (*members[:rollout], row, *members[rollout + 1 :])
+        roots = [node, self.root, *(c.shaped for c in self.program.components), *filter(None, [self.ends])]
+        try:
+            return all(
+                self._evaluator(n, moment).values(members, columns)
+                == self._evaluator(n, moment).values(without, columns)
+                for n in roots
+            )
+        except Inexact:
+            return False
 
     def _column_node(self, name: str) -> Node:
         return next(n for n in walk(self.nodes) if n.op == "column" and n.attributes[0] == name)
@@ -427,14 +576,6 @@ def _told(graph: Graph, advantage: Node) -> Node:
     if batch_step(graph, advantage) == "none":
         return root
     return graph.node("required", (root,), (), Level.ROLLOUT, interval(-inf, inf))
-
-
-def _column(values: list, symbols: tuple[str, ...] | None):
-    import numpy as np
-
-    if symbols is not None:
-        return [None if v is None else symbols[int(v)] for v in values]
-    return np.array([nan if v is None else float(v) for v in values])
 
 
 def _shown(value, node: Node):
@@ -480,8 +621,6 @@ def _margin(graph: Graph, node: Node) -> Node:
 
     Relative to the size of what is compared, so that one slack fits all. Missing where nothing is compared.
     """
-    if node.boolean and _is_plain(node):
-        return graph.if_(node, graph.const(1), graph.const(-1))
     match node.op, node.args:
         case "not", (a,):
             return graph.apply("neg", _margin(graph, a))
@@ -504,13 +643,6 @@ def _margin(graph: Graph, node: Node) -> Node:
                 gap = gap if op == "!=" else graph.apply("neg", gap)
             return graph.apply("/", gap, scale)
     return graph.if_(node, graph.const(1), graph.const(-1))
-
-
-def _is_plain(node: Node) -> bool:
-    """Whether floats decide a condition as real numbers would: nothing in it was computed, only picked and compared."""
-    picked = ("column", "const", "missing", "if", "present", "coalesce", "required", "spread", "and", "or", "not")
-    picked += ("min", "max", "any", "all", "count", "minimum", "maximum", *_COMPARISONS)
-    return all(n.op in picked for n in walk([node]))
 
 
 def _both(graph: Graph, op: str, a: Node, b: Node) -> Node:
@@ -595,57 +727,3 @@ def _kind(n: Node, root: Node, step: str, kinds: Mapping[Node, str | None]) -> s
         if n.op == "/" and inner == ["scaled", "scaled"]:
             return "free"
     return None
-
-
-# Weights -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Solution:
-    """The largest weight up to which all guarantees hold. attained: whether they hold at it, too.
-
-    unbounded: nothing breaks them up to `weight`. none: they do not hold at weight 0 either.
-    """
-
-    component: str
-    weight: float
-    attained: bool
-    unbounded: bool = False
-    none: bool = False
-
-
-def with_weight(spec: Spec, component: str, weight: Fraction) -> Spec:
-    """The spec with another weight for a component. Raises ValueError for a component that is not there."""
-    declared = spec.declarations
-    if component not in declared.components:
-        raise ValueError(f"the spec has no component `{component}`; there are {', '.join(declared.components)}")
-    old = declared.components[component]
-    new = ComponentDeclaration(old.name, old.span, old.value, Number(old.span, weight), old.when)
-    report = Report()
-    declared = replace(declared, components={**declared.components, component: new})
-    with deep_stack():
-        program = lower(declared, report)
-    if program is None:
-        raise SpecError(report.sorted())
-    return Spec(spec.source, declared, program, spec.diagnostics)
-
-
-def solve_weight(spec: Spec, component: str, sizes: Sequence[int], digits: int = 9, most: int = 2**20) -> Solution:
-    """The largest weight of a component for which no guarantee is broken in groups of these sizes, by bisection."""
-
-    def holds(weight: Fraction) -> bool:
-        return all(v.status in (PROVED, NOT_REFUTED) for v in verify(with_weight(spec, component, weight), sizes))
-
-    if not holds(Fraction(0)):
-        return Solution(component, 0.0, False, none=True)
-    low, high = Fraction(0), Fraction(1)
-    while holds(high):
-        low, high = high, 2 * high
-        if high > most:
-            return Solution(component, float(low), True, unbounded=True)
-    while high - low > Fraction(1, 10**digits) * max(high, 1):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    near = high.limit_denominator(1000)
-    attained = abs(near - high) < Fraction(2, 10**digits) and holds(near)
-    return Solution(component, float(near if attained else high), attained)

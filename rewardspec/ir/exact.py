@@ -47,7 +47,7 @@ class GroupEvaluator:
         for node in self.order:
             if node.op == "column":
                 value = group[node.attributes[0]]
-                values[node] = [float(value) if self.floats else value] * size
+                values[node] = [float(value) if self.floats and value is not None else value] * size
             elif node.op == "const":
                 values[node] = [float(node.constant) if self.floats else node.constant] * size
             elif node.op == "missing":
