@@ -17,6 +17,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement, product
 from math import comb, inf
+from typing import TYPE_CHECKING
 
 from rewardspec.analysis.parts import (
     batch_step,
@@ -27,7 +28,6 @@ from rewardspec.analysis.parts import (
     users_of,
     without_batch,
 )
-from rewardspec.analysis.screen import Box, box, evaluate
 from rewardspec.compiler import Spec, deep_stack
 from rewardspec.diagnostics import Report, SpecError
 from rewardspec.ir.checks import demand, find_checks
@@ -38,6 +38,9 @@ from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN, approximate
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Domain, Level, interval
+
+if TYPE_CHECKING:
+    from rewardspec.analysis.screen import Box
 
 MOST_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
 MOST_STATES = 4096  # of one rollout
@@ -404,6 +407,8 @@ class Question:
         """Of each guarantee: which groups surely keep it, whether it asks anything, how nearly each keeps it."""
         import numpy as np  # checking a spec looks at groups too, and has no need of it
 
+        from rewardspec.analysis.screen import Box  # it needs numpy
+
         columns, moment = kind
         place = np.array(rows).reshape(len(rows), size)
         start = {
@@ -420,12 +425,16 @@ class Question:
         return result
 
     def _boxes(self, roots: list[Node], start: dict, columns: dict, moment: dict, size: int) -> dict[Node, Box]:
+        from rewardspec.analysis.screen import evaluate  # it needs numpy
+
         known = {"group_size": Fraction(size), "batch_size": Fraction(size), **moment}
         take = GroupEvaluator(roots[0], [], known)
         return evaluate(roots, start, columns, lambda name: take.take(name, size), size)
 
     def _of_states(self, moment: dict) -> dict[Node, Box]:
         """What each state is worth to the nodes that look at more than one rollout."""
+        from rewardspec.analysis.screen import box  # it needs numpy
+
         cache = self.__dict__.setdefault("_boxes_of_states", {})
         key = tuple(moment.items())
         if key not in cache:
@@ -501,6 +510,8 @@ class Question:
 
     def _near(self, name: str, groups: list, size: int) -> list[float]:
         """The margins of groups whose values are no states."""
+        from rewardspec.analysis.screen import Box, box  # it needs numpy
+
         result: list[float] = [inf] * len(groups)
         kinds: dict[tuple, list[int]] = {}
         for i, (_, columns, moment) in enumerate(groups):
