@@ -172,6 +172,49 @@ def test_example_on_a_page_draws_its_finding_and_what_to_write_instead_does_not(
         assert set(re.findall(r"\w+", new)) <= set(re.findall(r"\w+", text)), (new, "is not on the page")
 
 
+OTHER_WAYS_OUT = [  # of the pages that name several
+    ("tiny-divisor", "style / (std(style) + 1e-9)", "(style / std(style) if std(style) > 0 else 0)"),
+    ("eps-outweighs-spread", "tidy: {values: [0, 0.001]}", "tidy: {values: [0, 0.001], scale: [0, 1]}"),
+    ("one-unit-decides", '"1 - min(tokens / 4000, 1)"', "floor(tokens / 500) / 8"),
+    ("one-unit-decides", "gdpo", "center(correct) + center(brief) / max(std(brief), 0.1)"),
+    ("one-unit-decides", "gdpo", "dr_grpo"),
+    ("gate-always-open", ", when: correct >= 0", ""),
+    ("component-unread", "zscore(correct)", "grpo"),
+    ("constant-component", "correct: {values: [0, 1]}", "correct: {values: [0, 1], weight: difficulty}"),
+    ("weight-without-effect", ", weight: 10", ""),
+    ("scale-without-effect", "scale: [-2 + progress, 2 - progress]", "weight: 2 - progress"),
+    ("spread-always-zero", "zscore(style, where=style == max(style))", "style - mean(style)"),
+    ("by-splits-group", "by=tokens", "by=floor(tokens / 1000)"),
+    ("missing-ends-run", "judge - 1/2", "center(judge)"),
+    ("missing-ends-run", "center(correct) + judge - 1/2", "gdpo"),
+    ("advantage-undefined", "advantage:", "keep: any(correct)\nadvantage:"),
+    ("easy-above-hard", "decoupled", "grpo"),
+    ("normalised-twice", "zscore(grpo)", "gdpo"),
+    ("phantom-gradient", "advantage:", "keep: any(correct)\nadvantage:"),
+    ("otherwise-needed", "when: correct >= 1", "when: correct >= 1, otherwise: ignore"),
+    ("bundle-left-over", "weights * zscore(rewards)", "gdpo"),
+    ("keep-dead-groups", "mean(correct) > 0", "var(correct, ddof=0) >= 1e-6"),
+    ("equality-on-interval", "score == 1", "score >= 0.99"),
+    ("no-baseline", "total", "whiten(total)"),
+]
+
+
+@pytest.mark.parametrize(("code", "old", "new"), OTHER_WAYS_OUT)
+def test_other_ways_out_on_a_page_mend_too(code, old, new):
+    text = page(code)
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    assert old in example
+    if code == "constant-component":
+        example = re.sub(r"  bonus: .*\n", "", example)  # which becomes the weight
+    found = diagnosed("rewardspec: 1\n" + example.replace(old, new), text)
+    said = {d.code for d in found}
+    assert code not in said
+    assert "weight-without-effect" not in said
+    assert "scale-without-effect" not in said
+    assert not [d.render() for d in found if d.severity == "error"]
+    assert set(re.findall(r"\w+", new)) <= set(re.findall(r"\w+", text)), "it is not on the page"
+
+
 def test_pages_close_their_examples():
     """Each fence stands alone at the start of a line, so that what follows is read as text."""
     for code in codes():
