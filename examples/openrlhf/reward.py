@@ -1,6 +1,6 @@
 """What OpenRLHF calls on every response, one at a time: the names in `extra_logs` are the spec's.
 
-`rewards` is for OpenRLHF's own tables and `scores` for its dynamic filtering; the spec reads neither. What is raised
+`rewards` and `scores` are for OpenRLHF's own tables; the spec reads neither. What is raised
 here is swallowed by OpenRLHF, and the launcher then stops with the number of rollouts that have no value.
 """
 
