@@ -70,7 +70,9 @@ class Emitter(Sources):
 
     def body(self) -> str:
         program = self.program
-        checks = find_checks(self.graph, [program.advantage, *(c.shaped for c in program.components)])
+        checks = find_checks(
+            self.graph, [program.advantage, *(n for c in program.components for n in (c.shaped, c.weight))]
+        )
         wanted = [(n, n is program.keep) for n in program.results] + [(check.bad, True) for check in checks]
         self.count_uses(wanted)
         for component in program.components:
@@ -148,7 +150,7 @@ class Emitter(Sources):
 
     def column_line(self, column: Column) -> str:
         options: dict[str, object] = {}
-        domain = column.domain
+        domain = column.declared
         if domain.symbols is not None:
             options["symbols"] = domain.symbols
         elif domain.values is not None:

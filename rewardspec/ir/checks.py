@@ -125,7 +125,8 @@ def _undefined(graph: Graph, node: Node, path: Path) -> Node:
     zero = graph.const(0)
     match node.op:
         case "/":
-            return graph.compare("==", node.args[1], zero)
+            above, below = node.args  # a missing value divided by anything is missing
+            return graph.both(graph.compare("==", below, zero), graph.present(above))
         case "log":
             return graph.compare("<=", node.args[0], zero)
         case "sqrt":

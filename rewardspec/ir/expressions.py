@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from rewardspec.diagnostics import Label, did_you_mean, shorten
 from rewardspec.ir.graph import Node, TooLarge
@@ -12,7 +13,7 @@ from rewardspec.ops.elementwise import ELEMENTWISE
 from rewardspec.source import Span
 from rewardspec.syntax.foreign import NAMES
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
-from rewardspec.types import LARGEST
+from rewardspec.types import LARGEST, interval
 
 DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
 MOST_STEPS = 50_000
@@ -164,11 +165,25 @@ class Expressions(Names):
         if never or (op.undefined and all(n.constant is not None for n in nodes) and op.undefined(*domains)):
             if self.site is not None:  # in the prelude a condition stands before it
                 return self.graph.spread(self.graph.missing(), max(n.level for n in nodes))
-            self.fail("undefined", "division by 0" if name == "/" else f"`{name}` has no value here", expr.span)
+            return self.undefined(name, nodes, expr)
         result = self.graph.apply(name, *nodes)
         if result.constant is not None and abs(result.constant) > LARGEST:
             self.fail("too-large", "a constant beyond the range of floating point", expr.span)
         return result
+
+    def undefined(self, name: str, nodes: tuple[Node, ...], expr: Expr) -> Node:
+        """What has no value for any rollout: an error if it was written so, else if something asks for it in the end.
+
+        `1 / limit if limit > 0 else 0` is fine where `limit` is 0.
+        """
+        message = "division by 0" if name == "/" else f"`{name}` has no value here"
+        written = expr.operands[1:] if name == "/" else getattr(expr, "operands", None) or expr.arguments
+        if all(_of_numbers(operand) for operand in written):
+            self.fail("undefined", message, expr.span)
+        level = max(n.level for n in nodes)
+        node = self.graph.node("undefined", (), (len(self.never),), level, interval(-inf, inf, missing=True))
+        self.never.append((node, message, expr.span))
+        return node
 
     def logic(self, expr: Operation, scope: Scope) -> Value:
         values = self.values(expr.operands, scope)
@@ -268,3 +283,10 @@ class Expressions(Names):
             return self.graph.if_(holds, then, otherwise)
 
         return self.each(make, condition, then, otherwise)
+
+
+def _of_numbers(expr: Expr) -> bool:
+    """Whether an expression is made of numbers alone."""
+    if isinstance(expr, Operation):
+        return all(map(_of_numbers, expr.operands))
+    return isinstance(expr, Number)

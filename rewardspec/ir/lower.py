@@ -120,7 +120,7 @@ class Lowering(Calls):
             ComponentValue(name, shaped, weight)
             for name, shaped, weight in zip(declared.components, components, weights, strict=True)
         ]
-        return Program(
+        program = Program(
             self.graph,
             declared.columns,
             values,
@@ -134,6 +134,11 @@ class Lowering(Calls):
             declared.ddof,
             self.total([advantage, *components, *weights, *(n for n in (keep, copies) if n is not None)]),
         )
+        asked = set(walk([*program.results, *guarantees.values(), *labels.values()]))
+        for node, message, span in self.never:
+            if node in asked:
+                self.report.error("undefined", message, span)
+        return None if self.report.failed else program
 
     def total(self, results: list[Node]) -> Node | None:
         """What the spec's own `total` is, or the prelude's, one for every rollout: the reward that trainers log.
@@ -276,7 +281,7 @@ class Lowering(Calls):
         if score.domain.symbols:
             self.fail("not-a-number", "`refill` is a score, not a name", expr.span)
         graph.names.setdefault(score, "refill")
-        score = graph.spread(self.required(score), Level.GROUP)
+        score = graph.spread(score, Level.GROUP)
         once_or_more = interval(Fraction(1), inf)
         drawn = graph.node("copies", (keep, score), (), Level.GROUP, once_or_more)
         graph.names.setdefault(drawn, "drawn")

@@ -32,6 +32,7 @@ class Names:
         self.prelude = prelude(declared.dialect)
         self.report = report
         self.graph = Graph()
+        self.never: list[tuple[Node, str, Span]] = []  # what has no value, whatever the rollout, if it is asked for
         self.user, self.own = Scope(prelude=False), Scope(prelude=True)
         self.done: dict[tuple, Value | None] = {}
         self.open: list[tuple] = []  # definitions and components being lowered, for cycles

@@ -37,7 +37,8 @@ class Column:
 
     name: str
     span: Span
-    domain: Domain  # of a value that is present and, where `clip` says so, clipped
+    declared: Domain  # what a value that is measured can be
+    domain: Domain  # the same, and the 0 that stands for a missing one
     domain_span: Span
     level: Level
     missing: str  # "error", "ignore" or "zero"
@@ -223,7 +224,8 @@ def _read_use(declared: Declarations, name: str, place: Mapping, measured: Measu
     if use.reward is None or use.reward.expression is None:
         declared.uses[name] = use
     elif "tokens" not in declared.document.signals and "tokens" not in declared.document.components:
-        tokens = Column("tokens", use.span, interval(Fraction(0), inf), use.span, Level.ROLLOUT, "error", False)
+        amount = interval(Fraction(0), inf)
+        tokens = Column("tokens", use.span, amount, amount, use.span, Level.ROLLOUT, "error", False)
         declared.columns.setdefault("tokens", tokens)
     return use
 
@@ -263,6 +265,7 @@ def _column(
         return None
     if domain is None:
         return None
+    declared = domain
     if measured.missing == "zero":
         if domain.symbols:
             report.error(
@@ -273,6 +276,7 @@ def _column(
     return Column(
         name,
         key.span,
+        declared,
         domain,
         span,
         Level[measured.level.upper()],

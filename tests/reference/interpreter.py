@@ -198,8 +198,6 @@ class Evaluation:
         xs, wheres = node.args[:size], node.args[size:]
         chosen = [x for at, x in enumerate(xs) if not wheres or self.holds(wheres[at], i)]
         values = [v for x in chosen if (v := self.at(x, i)) is not MISSING]
-        if name == "sum" and not wheres and size >= 2 and not values:
-            return MISSING
         return self.statistic(name, values, setting, None)
 
     def statistic(self, name, values, setting, x):
@@ -256,7 +254,7 @@ class Evaluation:
             if do.unit and x is not None and not seen_through(x) and any(v.error for v in values):
                 raise TooClose
             return False
-        if do.unit and float(spread) <= 16 * (max(do.off(v) for v in values) + 4 * do.unit * float(largest)):
+        if do.unit and float(spread) <= 16 * (max(do.off(v) for v in values) + 4 * do.coarsest * float(largest)):
             raise TooClose
         return True
 
@@ -296,15 +294,17 @@ def measured_columns(reader, batch, arithmetic, units, read=None):
         of_one = batch.members if column.level == GROUP else [range(len(values))] if column.level == BATCH else []
         if held and any(len({values[i] for i in members}) > 1 for members in of_one):
             raise RolloutError(f"{name} is not equal")
-        found[name] = [v if v is MISSING or isinstance(v, str) else whole_number(arithmetic, name, v) for v in values]
+        if held:
+            for v in values:
+                refuse_large(arithmetic, name, v)
+        found[name] = [v if v is MISSING or isinstance(v, str) else arithmetic.leaf(v) for v in values]
     return found
 
 
-def whole_number(arithmetic, name, value):
-    """A value of a column as a Number. One that the type of the computation cannot hold is refused."""
-    if arithmetic.unit and value.denominator == 1 and not arithmetic.holds(value):
+def refuse_large(arithmetic, name, value):
+    """A whole number that the type of the computation cannot hold is refused."""
+    if isinstance(value, Fraction) and arithmetic.unit and value.denominator == 1 and not arithmetic.holds(value):
         raise RolloutError(f"{name}: {value} is too large")
-    return arithmetic.leaf(value)
 
 
 def one_value(column, value, unit, held):
@@ -341,7 +341,7 @@ def interpret(reader, batch, unit=0.0, units=None, read=None):
 
     Raises RolloutError where the call has to, TooClose where floats cannot be held to it.
     """
-    arithmetic = Arithmetic(unit)
+    arithmetic = Arithmetic(unit, max((units or {}).values(), default=unit))
     columns = measured_columns(reader, batch, arithmetic, units or {}, read)
     whole = Evaluation(reader, batch, columns, arithmetic)
     n, groups = range(len(batch.groups)), batch.members
@@ -358,7 +358,7 @@ def interpret(reader, batch, unit=0.0, units=None, read=None):
             for name, node in reader.weights.items()
         }
         kept = [reader.keep is None or whole.holds(reader.keep, m[0]) for m in groups]
-        if reader.refill is not None and any(kept) and not all(kept):
+        if reader.refill is not None:
             for members, in_it in zip(groups, kept, strict=True):
                 if in_it and whole.at(reader.refill, members[0]) is MISSING:
                     raise RolloutError("a score is missing")
@@ -373,9 +373,9 @@ def interpret(reader, batch, unit=0.0, units=None, read=None):
 
 def advantage(evaluation, i):
     """The advantage of a rollout: 0 where nothing was measured."""
-    value = evaluation.at(evaluation.reader.advantage, i)
     if evaluation.at(evaluation.reader.measured, i).value == 0:
         return evaluation.arithmetic.leaf(Fraction(0))
+    value = evaluation.at(evaluation.reader.advantage.args[0], i)
     if value is MISSING:
         raise RolloutError("the advantage is missing")
     return value

@@ -45,10 +45,10 @@ def key(value):
 
 
 class Arithmetic:
-    """unit: the relative rounding of one operation, 2**-24 in float32; 0 for none."""
+    """unit: the relative rounding of an operation, 2**-24 in float32; 0 for none. coarsest: that of any column read."""
 
-    def __init__(self, unit=0.0):
-        self.unit, self.ids = unit, {}
+    def __init__(self, unit=0.0, coarsest=0.0):
+        self.unit, self.coarsest, self.ids = unit, max(unit, coarsest), {}
 
     def id(self, *made):
         """One for each way of making a number (no hash: those of -1 and -2 are one). Of no use where nothing rounds."""

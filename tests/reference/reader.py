@@ -148,6 +148,7 @@ class Reader:
         self.advantage = self.expression(self.spec["advantage"], mine)
         if not isinstance(self.advantage, Node) or self.advantage.level < ROLLOUT:
             raise SpecError("the advantage has to be one value for each rollout")
+        self.advantage = self.node("spread", (self.advantage,), "advantage", ROLLOUT)  # 0 where nothing was measured
         self.measured = self.value("measured", Scope(closed=True))
         guarded = Scope(guarantee=True)
         self.guarantees = {name: self.expression(g, guarded) for name, g in self.spec.get("guarantees", {}).items()}
@@ -379,8 +380,10 @@ class Reader:
     def reduce(self, name, x, where, by, over, setting):
         if x.level < ROLLOUT if over == "group" else x.level == BATCH:
             raise SpecError(f"{name}: the values have no {over} to reduce")
-        if where is not None and where.level > x.level:
-            raise SpecError(f"{name}: `where` is finer than its values")
+        if name in OF_EACH and x.level < ROLLOUT:
+            x = self.node("spread", (x,), None, ROLLOUT)  # rollouts are ranked, still
+        if any(part is not None and part.level > x.level for part in (where, by)):
+            raise SpecError(f"{name}: `where` or `by` is finer than its values")
         level = ROLLOUT if name in OF_EACH else x.level if by is not None else LEVELS[over]
         parts = (where is not None, by is not None)
         args = tuple(a for a in (x, where, by) if a is not None)

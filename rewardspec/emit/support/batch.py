@@ -11,6 +11,7 @@ from rewardspec.emit.support.columns import (
     _dense_size,
     _expected,
     _group_ids,
+    _holds_zero,
     _not_held,
     _probe,
     _snap,
@@ -181,12 +182,17 @@ class Batch:
             if lost is not None:
                 self.checks.append((lost, lambda i, x=x: self._too_long(name, x, i)))
             x = x.to(self.dtype)
-        if options.get("zero"):
+        if options.get("zero") and _holds_zero(**options):
             x = torch.where(torch.isnan(x), 0.0, x)
         return x
 
-    def _repaired(self, name, x, values=None, low=None, high=None, symbols=None, missing=False, clip=False, **_):
-        """A column that is not plainly as declared: snapped or clipped, what is wrong with it noted."""
+    def _repaired(
+        self, name, x, values=None, low=None, high=None, symbols=None, missing=False, clip=False, zero=False, **_
+    ):
+        """A column that is not plainly as declared: snapped or clipped, what is wrong with it noted.
+
+        A 0 that stands for a missing value need not be a declared one.
+        """
         measured = x
         if symbols is not None:
             bad = torch.zeros_like(x, dtype=torch.bool)
@@ -194,8 +200,9 @@ class Batch:
             x, bad = _snap(x, values, self.kinds[name], clip)
         else:
             x, bad = _bound(x, low, high, self.kinds[name], clip)
-        if not missing:
+        if not missing and not zero:
             bad = bad | torch.isnan(x)
+        x = torch.where(torch.isnan(x), 0.0, x) if zero else x
         expected = _expected(values, low, high, symbols)
         self.checks.append((bad, lambda i: self._unwanted(name, measured, i, expected)))
         return x

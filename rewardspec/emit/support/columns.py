@@ -118,6 +118,13 @@ def _expected(values, low, high, symbols=None):
     return f"from {'-inf' if low is None else f'{low:g}'} to {'inf' if high is None else f'{high:g}'}"
 
 
+def _holds_zero(values=None, low=None, high=None, **_):
+    """Whether 0 is one of the values that a column can have."""
+    if values is not None:
+        return 0.0 in values
+    return (low is None or low <= 0) and (high is None or high >= 0)
+
+
 def _probe(x, values=None, low=None, high=None, **_):
     """Numbers that lie within two limits if (few values: and only if) a column is as declared.
 

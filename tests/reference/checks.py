@@ -1,0 +1,187 @@
+"""The compiled function held to the interpreter."""
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import torch
+
+import rewardspec
+from reference.interpreter import Batch, Evaluation, RolloutError, interpret, measured_columns
+from reference.numbers import Arithmetic, NoValue, TooClose, digits
+from reference.reader import Reader, Scope, SpecError
+
+UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "list": 2.0**-24, "int64": 2.0**-24}
+TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
+SAFETY = 16  # times the bound on rounding
+ILL = 1e-2  # relative: a batch that floats know less of is no test
+
+
+class Disagreement(AssertionError):
+    """The package and the interpreter differ."""
+
+
+def stored(values, kind):
+    """What a column of this type holds: each number as its float type has it."""
+    as_float = np.float64 if kind == "float64" else np.float32
+    whole = kind in ("list", "int64")  # whole numbers are what they are
+    return [
+        v if v is None or isinstance(v, str) or (whole and v.denominator == 1) else Fraction(float(as_float(float(v))))
+        for v in values
+    ]
+
+
+def given(values, kind):
+    """A column as it is handed to the compiled function."""
+    if any(isinstance(v, str) for v in values):
+        return values
+    if kind == "list":
+        return [None if v is None else int(v) if v.denominator == 1 else float(v) for v in values]
+    if kind == "int64":
+        return torch.tensor([int(v) for v in values])
+    return torch.tensor([math.nan if v is None else float(v) for v in values], dtype=TYPES[kind])
+
+
+def read(draft):
+    """The interpreter's reading, or None where the spec is not well-formed."""
+    try:
+        return Reader(draft.text, draft.dialect)
+    except SpecError:
+        return None
+
+
+def compiled(draft):
+    """The package's reading: (function, []) or (None, codes of errors)."""
+    try:
+        return rewardspec.compile(rewardspec.loads(draft.text), dialect=draft.dialect), []
+    except rewardspec.SpecError as error:
+        return None, [d.code for d in error.diagnostics if d.severity == "error"]
+
+
+def check_compiled(draft, reader, fn, data):
+    """What came of one batch: `equal`, `raises` (both) or `too close`. Raises Disagreement."""
+    read_columns = reader.read_columns & {*fn.spec.columns}
+    read_here = {name: data.types[name] for name in read_columns}
+    unit = (
+        UNIT["float64"]
+        if "float64" in read_here.values()
+        and any(kind == "float64" and not reader.columns[name].symbols for name, kind in read_here.items())
+        else UNIT["float32"]
+    )
+    columns = {name: given(values, data.types[name]) for name, values in data.columns.items()}
+    try:
+        got = fn(columns, data.groups, step=data.step, total_steps=data.total_steps, seed=0)
+        shares = got.shares
+    except ValueError as error:
+        got = error
+    for name in reader.read_columns - read_columns:  # nothing depends on it, as `x >= 0` where it cannot be less
+        column = reader.columns[name]
+        if column.missing == "error" and None in data.columns[name]:
+            return "unread"
+    batch = Batch(
+        {name: stored(values, data.types[name]) for name, values in data.columns.items()},
+        data.groups,
+        data.step,
+        data.total_steps,
+        None if isinstance(got, ValueError) else got.copies.tolist(),
+    )
+    try:
+        want = interpret(reader, batch, unit, {name: UNIT[kind] for name, kind in data.types.items()}, read_columns)
+    except TooClose:
+        return "too close"
+    except (RolloutError, NoValue) as error:
+        if not isinstance(got, ValueError):
+            raise Disagreement(
+                f"the language has an error: {error}\ngot advantages {got.advantages.tolist()}"
+            ) from None
+        return "raises"
+    if isinstance(got, ValueError):
+        raise Disagreement(f"got {got}\nexpected advantages {[show(a) for a in want.advantages]}")
+    if ill(want.advantages) or any(ill(v) for v in want.rewards.values()):
+        return "too close"
+    same("kept", got.kept.tolist(), want.kept)
+    do = Arithmetic(unit)
+    close = partial(near, do)
+    for name, values in want.rewards.items():
+        close(f"reward {name}", got.rewards[name], values)
+    for name, values in want.weights.items():
+        values = values if isinstance(values, list) else [values]
+        close(f"weight {name}", got.weights[name].expand(len(values)), values)
+    close("advantages", got.advantages, want.advantages)
+    check_copies(got, batch, reader)
+    if shares is not None:
+        total = sum(shares.values())
+        close("the sum of shares", total, want.advantages, slack=1e-4 * scale(want.advantages))
+    return "equal"
+
+
+def check_copies(got, batch, reader):
+    copies, kept, groups = got.copies.tolist(), got.kept.tolist(), len(batch.members)
+    if reader.refill is None or not any(kept) or all(kept):
+        same("copies", copies, [int(k) for k in kept])
+    elif sum(copies) != groups or any((c >= 1) != k for c, k in zip(copies, kept, strict=True)):
+        raise Disagreement(f"copies {copies} of kept {kept}")
+    if reader.refill is not None and not any(kept):
+        return  # nothing is drawn, and no row is left to train on
+    rows, advantages = got.refilled
+    drawn = [0] * groups
+    share = [0.0] * len(batch.groups)
+    for row, a in zip(rows.tolist(), advantages.tolist(), strict=True):
+        drawn[batch.group_of[row]] += 1
+        share[row] += a
+    same("rows", drawn, [c * len(m) for c, m in zip(copies, batch.members, strict=True)])
+    for row, a in enumerate(got.advantages.tolist()):
+        if copies[batch.group_of[row]] and abs(share[row] - a) > 1e-5 * max(1, abs(a)):
+            raise Disagreement(f"refilled: row {row} has {share[row]} of {a}")
+
+
+def scale(values):
+    return float(max((abs(digits(v.value)) for v in values if v is not None), default=0))
+
+
+def ill(values):
+    return any(v is not None and SAFETY * v.error > ILL * max(scale(values), 1e-3) for v in values)
+
+
+def show(v):
+    return None if v is None else float(v.value)
+
+
+def same(what, got, want):
+    if got != want:
+        raise Disagreement(f"{what}: got {got}, expected {want}")
+
+
+def near(arithmetic, what, got, want, slack=0.0):
+    """Exact where the language's value is exact, within the bound on rounding elsewhere."""
+    for g, w in zip(got.tolist(), want, strict=True):
+        if w is None or math.isnan(g):
+            fits = w is None and math.isnan(g)
+        else:
+            fits = abs(Fraction(g) - Fraction(str(digits(w.value)))) <= slack + SAFETY * arithmetic.off(w)
+        if not fits:
+            raise Disagreement(f"{what}:\n got      {got.tolist()}\n expected {[show(v) for v in want]}")
+
+
+def check_gates(draft, reader, batches):
+    """Holds the claim that no gate of some component ever opens to batches. Raises Disagreement where all open."""
+    gates = {name: reader.expression(c["when"], Scope()) for name, c in reader.components.items() if "when" in c}
+    report = ""
+    try:
+        rewardspec.loads(draft.text)
+    except rewardspec.SpecError as error:
+        report = str(error)
+    never = {name for name in gates if f"`{name}` can never count" in report}
+    for data in batches:
+        held = Batch(
+            {n: stored(v, data.types[n]) for n, v in data.columns.items()}, data.groups, data.step, data.total_steps
+        )
+        try:
+            columns = measured_columns(reader, held, Arithmetic(), {})
+            look = Evaluation(reader, held, columns, Arithmetic())
+            opened = {n for n in never if any(look.holds(gates[n], i) for i in range(len(data.groups)))}
+        except (RolloutError, NoValue, TooClose):
+            continue
+        if opened:
+            raise Disagreement(f"the gates of {opened} are said never to open")
