@@ -128,6 +128,10 @@ def test_what_is_hardly_apart_is_told_apart():
     assert sign(apply("exp", -900) - apply("exp", -901)) == 1
     assert floor(apply("exp", 1)) == 2
     assert apply("round", apply("exp", 1)) == 3
+    half = apply("log", 6) - apply("log", 2) - apply("log", 3) + F(5, 2)
+    assert [apply("round", half + n) for n in (0, 1, -3)] == [2, 4, 0]  # halves to the even one
+    hidden = real("+", real("-", real("+", apply("log", 6), F(1, 2)), apply("log", 2)), real("neg", apply("log", 3)))
+    assert [apply("round", real("+", hidden, F(n))) for n in (0, 1, 2)] == [0, 2, 2]
     assert apply("floor", -apply("sqrt", 2)) == -2
 
 

@@ -558,24 +558,27 @@ class Question:
         names = [n.attributes[0] for n in self.fine]
         for name, found in shaped.items():  # what a closed gate does not ask for might as well not be there
             for i, value in enumerate(found):
-                if value is None and name in names and self._is_unasked(node, group, i, names.index(name)):
-                    shown[name][i] = None
+                if value is None and name in names:
+                    fewer = self._without(node, group, i, names.index(name))
+                    if fewer is not None:
+                        shown[name][i], group = None, fewer
         return Counterexample(shown, whole, shaped, values(self.root), _breaking(node, values))
 
-    def _is_unasked(self, node: Node, group: tuple, rollout: int, column: int) -> bool:
-        """Whether a group is the same to a guarantee, and to the advantage, with a value of a rollout missing."""
+    def _without(self, node: Node, group: tuple, rollout: int, column: int) -> tuple | None:
+        """A group with a value of a rollout missing, if it is the same to a guarantee and to the advantage."""
         members, columns, moment = group
         row = (*members[rollout][:column], None, *members[rollout][column + 1 :])
         without = (*members[:rollout], row, *members[rollout + 1 :])
         roots = [node, self.root, *(c.shaped for c in self.program.components), *filter(None, [self.ends])]
         try:
-            return all(
+            same = all(
                 self._evaluator(n, moment).values(members, columns)
                 == self._evaluator(n, moment).values(without, columns)
                 for n in roots
             )
         except Inexact:
-            return False
+            return None
+        return (without, columns, moment) if same else None
 
     def _column_node(self, name: str) -> Node:
         return next(n for n in walk(self.nodes) if n.op == "column" and n.attributes[0] == name)

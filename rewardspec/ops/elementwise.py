@@ -401,7 +401,9 @@ def _floor(a):
 def _round(a):
     if isinstance(a, Fraction | float):
         return Fraction(round(a))
-    return Fraction(reals.floor(a + Fraction(1, 2)))  # a half would be a Fraction, or is too close to call
+    above = a + Fraction(1, 2)
+    whole = reals.floor(above)
+    return Fraction(whole - 1 if whole % 2 and above == whole else whole)  # halves to the even one
 
 
 @_op(
