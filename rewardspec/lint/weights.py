@@ -19,7 +19,7 @@ from rewardspec.ir.lower import Lowering, Program, lower
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.ir.values import Skip
 from rewardspec.lint.divisors import SMALL, eps_outweighs_spread
-from rewardspec.lint.finding import MOST_ROLLOUTS, Facts, finding
+from rewardspec.lint.finding import MOST_ROLLOUTS, OF_BATCH, Facts, finding
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec.declarations import ComponentDeclaration
@@ -233,7 +233,7 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
         negative = component.weight.domain.hi < 0
         if component.weight.constant == -1:
             continue  # it is a sign, and says so
-        if _changes_nothing(facts, name, replace(old, weight=twice)):
+        if _changes_nothing(facts, name, replace(old, weight=twice), "weight-without-effect"):
             yield facts.warn(
                 "weight-without-effect",
                 f"of the weight of `{name}` only the sign changes advantages"
@@ -268,7 +268,7 @@ def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
             continue
         plain = _unscaled(declaration.value)
         without = None if plain is None else replace(declaration, value=plain)
-        if without is not None and _changes_nothing(facts, name, without):
+        if without is not None and _changes_nothing(facts, name, without, "scale-without-effect"):
             itself = _keeps_its_value(facts, name, without)
             yield facts.warn(
                 "scale-without-effect",
@@ -300,10 +300,14 @@ def _keeps_its_value(facts: Facts, name: str, changed: ComponentDeclaration) -> 
     return all(own is not None and own == moved for own, moved in pairs)
 
 
-def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> bool:
-    """Whether another declaration of a component gives the same advantages, as the graphs or all small groups show."""
+def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration, code: str) -> bool:
+    """Whether another declaration of a component gives the same advantages, as the graphs or all small groups show.
+
+    Where neither shows it, and no group is seen in which something changes, the finding `code` is left out.
+    """
     try_groups = facts.groups is not None and 3 in facts.groups and not facts.question.intervals
     if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
+        facts.leave_out(code, f"there are too many components ({len(facts.shaped)}) to look at each anew")
         return False
     other = _variant(facts.spec, name, changed)
     if other is None:
@@ -313,18 +317,21 @@ def _changes_nothing(facts: Facts, name: str, changed: ComponentDeclaration) -> 
         return False  # eps tells large from small
     if _same_graphs(facts, theirs):
         return True
-    if not try_groups or facts.looks_at_batch:
-        return False
-    if theirs.looks_at_batch or not (_only_divides(facts) and _only_divides(theirs)):
-        return False
-    moved = False
-    for group in [*(group for groups in facts.groups.values() for group in groups), *scattered(facts)]:
+    of_batch = facts.looks_at_batch or theirs.looks_at_batch or not (_only_divides(facts) and _only_divides(theirs))
+    small = [group for groups in facts.groups.values() for group in groups] if try_groups and not of_batch else []
+    moved, unknown = False, not small
+    for group in [*small, *scattered(facts)]:
         a = facts.values(facts.question.program.advantage, group)  # the group for the whole batch
         b = facts.transferred(theirs, group, whole=True)
-        if a is None or b is None or a != b:
+        if a is None or b is None:
+            unknown = True
+        elif a != b:
             return False
-        moved = moved or any(a)
-    return moved
+        else:
+            moved = moved or any(a)
+    if unknown and moved:
+        facts.leave_out(code, OF_BATCH if of_batch else "it changed nothing in the groups that were tried, not all")
+    return moved and not unknown
 
 
 def _only_divides(facts: Facts) -> bool:
