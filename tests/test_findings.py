@@ -438,6 +438,15 @@ def claim_holds(diagnostic, parts, advantage, keep, columns, ids, out):
         return False
     if code == "ungated-sibling":
         return parts[name]["when"] is None
+    if code == "keep-dead-groups":
+        seen = False
+        for o, a in zip(out, advantages, strict=True):
+            first = o.rewards[next(iter(parts))].numpy()
+            all_right = [i for i in range(ids[-1] + 1) if o.kept[i] and (first[ids == i] == first.max()).all()]
+            if any(np.abs(a[ids == i]).max() > 1e-6 for i in all_right):
+                return False
+            seen = seen or bool(all_right)
+        return seen
     return code in ("zero-weight", "easy-above-hard", "sum-merges-groups")
 
 
