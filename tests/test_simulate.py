@@ -174,3 +174,10 @@ def test_values_too_close_to_call_are_never_counted_twice():
     assert not count.exact
     assert count.advantage_groups == 1
     assert not count.signal.exact
+
+
+def test_a_sum_of_a_value_with_itself_over_and_over_is_not_taken_apart():
+    doubled = "".join(f"  d{i}: d{i - 1} + d{i - 1}\n" for i in range(1, 60))
+    text = "rewardspec: 1\nsignals: {a: {range: [0, 1]}}\ncomponents: {c: d59}\ndefine:\n  d0: a\n"
+    count = count_groups(rewardspec.loads(text + doubled + "advantage: grpo\n").program, "", 2)
+    assert (count.advantage_groups, count.exact) == (2, False)

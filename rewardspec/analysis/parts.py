@@ -25,6 +25,7 @@ from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Domain, Level
 
 MOST_STATES = 4096  # of one rollout, in one part
+MOST_TERMS = 2000  # of one sum
 MOST_CUTS = 64  # of an interval
 MOST_TRIED = 65_536  # states of columns that are looked through for those of one part
 
@@ -119,22 +120,37 @@ def split(graph: Graph, root: Node) -> list[Node]:
 
 
 def _terms(graph: Graph, node: Node) -> list[Node]:
+    """What a node is the sum of; itself where these are more than `MOST_TERMS`, as in sums of a value with itself."""
+    try:
+        return _some_terms(graph, node, [MOST_TERMS])
+    except _TooManyTerms:
+        return [node]
+
+
+class _TooManyTerms(Exception):
+    pass
+
+
+def _some_terms(graph: Graph, node: Node, left: list[int]) -> list[Node]:
+    left[0] -= 1
+    if left[0] < 0:
+        raise _TooManyTerms
     match node.op, node.args:
         case (("+" | "sum_components"), args) if not any(a.domain.missing for a in args):
-            return [t for a in args for t in _terms(graph, a)]
+            return [t for a in args for t in _some_terms(graph, a, left)]
         case "-", (a, b):
-            return [*_terms(graph, a), *(graph.apply("neg", t) for t in _terms(graph, b))]
+            return [*_some_terms(graph, a, left), *(graph.apply("neg", t) for t in _some_terms(graph, b, left))]
         case "neg", (a,):
-            return [graph.apply("neg", t) for t in _terms(graph, a)]
+            return [graph.apply("neg", t) for t in _some_terms(graph, a, left)]
         case "*", (a, b) if a.constant is not None or b.constant is not None:
             factor, inner = (a, b) if a.constant is not None else (b, a)
-            return [graph.apply("*", factor, t) for t in _terms(graph, inner)]
+            return [graph.apply("*", factor, t) for t in _some_terms(graph, inner, left)]
         case "/", (a, b) if b.constant is not None:
-            return [graph.apply("/", t, b) for t in _terms(graph, a)]
+            return [graph.apply("/", t, b) for t in _some_terms(graph, a, left)]
         case (("mean" | "sum"), (x, where)) if where.constant == 1 and not x.domain.missing:
-            return [graph.reduce(node.op, t, where, None, *node.attributes) for t in _terms(graph, x)]
+            return [graph.reduce(node.op, t, where, None, *node.attributes) for t in _some_terms(graph, x, left)]
         case "spread", (x,):
-            return [graph.spread(t, node.level) for t in _terms(graph, x)]
+            return [graph.spread(t, node.level) for t in _some_terms(graph, x, left)]
     return [node]
 
 
