@@ -12,7 +12,6 @@ from reference.numbers import Arithmetic, NoValue, digits, key
 from reference.reader import Reader, walk
 
 MOST = 150  # groups of one size that are tried
-GATED_MISSING = False  # not yet: `simulate` and `verify` leave out what is missing behind a closed gate
 
 
 class NotAllowed(Exception):
@@ -35,8 +34,7 @@ class Small:
         return any(n.op == "reduce" and n.attribute[1] == "batch" for n in walk([self.reader.advantage]))
 
     def values(self, column):
-        missing = column.missing == "ignore" or (column.gated and GATED_MISSING)
-        return [*column.values, None] if missing else list(column.values)
+        return [*column.values, None] if column.missing == "ignore" or column.gated else list(column.values)
 
     def states(self):
         """What one rollout can measure."""
@@ -91,8 +89,13 @@ class Small:
         """Whether the first of these groups, in a batch of them all, breaks a guarantee: a missing one holds."""
         if groups not in self.seen:
             try:
-                self.seen[groups] = self.evaluation(self.batch(*groups))[0]
-            except NotAllowed:
+                batch = self.batch(*groups)
+                self.seen[groups], _, whole = self.evaluation(batch)
+                for i in range(len(batch.groups)):
+                    self.seen[groups].at(self.reader.advantage, i)
+                    for node in self.reader.shaped.values():
+                        whole.at(node, i)
+            except (NotAllowed, RolloutError, NoValue):  # the call raises: no group that is trained on
                 self.seen[groups] = None
         inside = self.seen[groups]
         if inside is None:
