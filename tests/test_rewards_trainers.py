@@ -145,6 +145,28 @@ def test_a_reward_model_and_functions_of_the_spec(tmp_path):
     run.train()
 
 
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0], None),
+        ([1.0, 1.0, 1.0], None),
+        ([2.0], r"`reward_weights=\[2.0, 1.0, 1.0\]` has no effect on the advantages of"),
+        ([1.0, 1.0], "`reward_weights` has 2 values for 1 reward functions, and 2 of "),
+        ([], "`reward_weights` has 0 values for 1 reward functions, and 2 of "),
+    ],
+)
+def test_weights_and_tokenizers_may_be_those_of_the_functions_that_are_passed(tmp_path, weights, message):
+    args = settings(tmp_path, reward_weights=weights)
+    made = (tiny_model(), digit, args, data_set(), None, tiny_tokenizer(), tiny_tokenizer())  # by their places
+    if message is not None:
+        with pytest.raises(BindingError, match=message):
+            RewardSpecGRPOTrainer(*made, spec=SPEC)
+        return
+    run = RewardSpecGRPOTrainer(*made, spec=SPEC)
+    assert run.reward_func_names == ["digit", "same", "words"] and run.reward_weights.tolist() == [1, 1, 1]
+    assert args.reward_weights == weights
+
+
 def test_constants_go_with_a_text_not_with_a_spec_that_was_read(tmp_path):
     with pytest.raises(BindingError, match="has been read already"):
         trainer(tmp_path, rewardspec.loads(SPEC), reward_funcs=[], constants={"w": 3})

@@ -18,6 +18,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from copy import copy
 from importlib.metadata import version
 from os import PathLike
 
@@ -26,6 +27,7 @@ import torch
 from rewardspec.adapters.binding import BindingError, read_spec
 from rewardspec.adapters.trl_checks import (
     AUTOMATIC,
+    all_weights,
     check_columns,
     check_settings,
     check_trainer,
@@ -47,6 +49,9 @@ except ImportError as error:
 TESTED = ("1.16.0",)
 STATE = ("_logs", "_metrics", "num_generations", "num_generations_eval", "reward_func_names", "reward_weights")
 STATE += ("log_completions", "eos_token_ids")
+# Arguments of TRL's trainers, as far as they can be passed by their place and concern reward functions.
+POSITIONS = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class")
+POSITIONS += ("reward_processing_classes",)
 
 logger = logging.getLogger(__name__)
 
@@ -199,17 +204,29 @@ class RewardSpecMixin:
 
 
 def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed = False) -> tuple[tuple, dict]:
-    """A trainer's arguments, the reward functions that the spec names after those that are passed."""
-    passed = kwargs["reward_funcs"] if "reward_funcs" in kwargs else args[1] if len(args) > 1 else None
+    """A trainer's arguments, the reward functions that the spec names after those that are passed.
+
+    Weights and tokenizers of those that are passed get as many beside them as TRL counts then.
+    """
+    given = {**dict(zip(POSITIONS, args, strict=False)), **kwargs}
+    passed, tokenizers = given.get("reward_funcs"), given.get("reward_processing_classes")
     functions = [] if passed is None else list(passed) if isinstance(passed, list | tuple) else [passed]
-    own = own_functions(spec, functions, allow_python)
-    functions += own or ([] if functions else [no_reward])
-    tokenizers = kwargs.get("reward_processing_classes")
-    if isinstance(tokenizers, list):
-        kwargs = {**kwargs, "reward_processing_classes": [*tokenizers, *[None] * len(own)]}
-    if len(args) > 1:
-        return (args[0], functions, *args[2:]), kwargs
-    return args, {**kwargs, "reward_funcs": functions}
+    count = len(functions)
+    functions += own_functions(spec, functions, allow_python)
+    functions = functions or [no_reward]
+    changed = {"reward_funcs": functions}
+    if tokenizers is not None:
+        tokenizers = list(tokenizers) if isinstance(tokenizers, list | tuple) else [tokenizers]
+        changed["reward_processing_classes"] = tokenizers + [None] * (len(functions) - count)
+    weights = getattr(given.get("args"), "reward_weights", None)
+    if weights is not None and len(weights) != len(functions):
+        changed["args"] = copy(given["args"])  # what the user holds stays as it is
+        changed["args"].reward_weights = all_weights(spec, weights, count, len(functions))
+    places = {name: place for place, name in enumerate(POSITIONS[: len(args)])}
+    args = (
+        tuple(changed.get(name, value) for name, value in zip(POSITIONS, args, strict=False)) + args[len(POSITIONS) :]
+    )
+    return args, {**kwargs, **{name: value for name, value in changed.items() if name not in places}}
 
 
 def own_functions(spec: Spec, passed: list, allow_python: Allowed = False) -> list[Callable]:

@@ -79,6 +79,20 @@ def reward_names(trainer, known: Iterable[str]) -> list[str]:
     return [name if name in known else as_name(name) for name in trainer.reward_func_names]
 
 
+def all_weights(spec: Spec, weights: list[float], passed: int, functions: int) -> list[float]:
+    """`reward_weights` that were given for the `passed` functions, for all of them: `check_settings` judges them.
+
+    Raises BindingError where there are neither as many as are passed nor as there are.
+    """
+    if len(weights) == passed:
+        return [*weights, *[1.0] * (functions - passed)]
+    added = f", and {functions - passed} of {spec.name} after them" if functions > passed else ""
+    raise BindingError(
+        f"`reward_weights` has {len(weights)} values for {passed} reward functions{added}: leave it out and give "
+        "components a `weight:`"
+    )
+
+
 def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
     """Raise BindingError, a line for each setting that would be ignored, or that does not go with the spec."""
     args, problems = trainer.args, []
