@@ -689,6 +689,21 @@ def test_modules_that_job_and_run_name_apart_are_an_error_that_says_where_to_put
         checked(f"{where}=theirs")
 
 
+@pytest.mark.parametrize("of_job", ["theirs", ""])
+def test_a_job_that_names_modules_without_the_adapter_is_told_so_unless_verl_finds_it(monkeypatch, of_job):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "theirs,rewardspec.adapters.verl")  # of the driver alone
+    in_job(monkeypatch, VERL_USE_EXTERNAL_MODULES=of_job, VERL_USE_EXTERNAL_PLUGINS="none")
+    with pytest.raises(BindingError, match=f"say {of_job}{',' * bool(of_job)}rewardspec.adapters.verl there"):
+        checked()
+    in_job(monkeypatch, VERL_USE_EXTERNAL_MODULES=of_job)
+    monkeypatch.setattr(verl_settings, "entry_points", lambda group: [])
+    with pytest.raises(BindingError, match="and not the adapter"):
+        checked()
+    plugin = SimpleNamespace(name="rewardspec", value="rewardspec.adapters.verl")
+    monkeypatch.setattr(verl_settings, "entry_points", lambda group: [plugin])
+    checked()
+
+
 @pytest.mark.parametrize("text", ["${oops}", "a: ${b\n}", "\\u0024{x} $ ${ ${{"])
 def test_a_spec_with_dollar_and_brace_travels_as_its_text(tmp_path, text):
     from omegaconf import OmegaConf

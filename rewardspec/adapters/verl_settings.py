@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 
 from rewardspec.adapters import signal
@@ -31,6 +31,7 @@ NOT_SERVED = (
 KEYS = ("spec", "dialect", "constants", "seed", "resume_changed")
 CARRIED = ("file", "json", "fingerprint")  # what `_travel` adds
 MODULES = "VERL_USE_EXTERNAL_MODULES"
+PLUGINS = "VERL_USE_EXTERNAL_PLUGINS"
 missing_hooks: list[str] = []  # what this verl does not have, and the adapter needs
 
 
@@ -233,12 +234,24 @@ def _import_in_actors(config) -> None:
                 f"{where}.{MODULES}={given}, but the job's own runtime environment has {of_job}, and Ray takes one of "
                 f"them: add {','.join(left)} there, and leave this out"
             )
+        if ADAPTER not in _names(of_job) and not _is_plugin(job_variables()):
+            raise BindingError(
+                f"the job's own runtime environment has {MODULES}={of_job!r}, which workers import, and not the "
+                f"adapter: say {','.join([*_names(of_job), ADAPTER])} there"
+            )
         if given is not None:
             del OmegaConf.select(config, where)[MODULES]
 
 
 def _names(modules: str | None) -> list[str]:
-    return [name for name in (modules or "").split(",") if name]
+    return [name for name in map(str.strip, (modules or "").split(",")) if name]
+
+
+def _is_plugin(variables: Mapping[str, str]) -> bool:
+    """Whether verl finds the adapter by itself, as rewardspec is installed here, in workers with these variables."""
+    policy = variables.get(PLUGINS, os.environ.get(PLUGINS, "auto")).strip().lower()
+    found = [point.name for point in entry_points(group="verl.plugins") if point.value == ADAPTER]
+    return any(policy == "auto" or name in _names(policy) for name in found)
 
 
 # The reward function, tried before models are loaded
