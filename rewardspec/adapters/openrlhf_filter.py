@@ -8,7 +8,7 @@ import torch
 
 from rewardspec.adapters.binding import BindingError, check_rewards
 from rewardspec.adapters.openrlhf_checks import FILLED_IN
-from rewardspec.adapters.openrlhf_rollouts import SWALLOWED, values
+from rewardspec.adapters.openrlhf_rollouts import SWALLOWED, unlike_groups, values
 from rewardspec.adapters.signal import Judge
 from rewardspec.compiler import Spec
 
@@ -32,6 +32,8 @@ class Filter:
         while True:
             found, used, exhausted = draw(prompts - len(kept) // size)
             taken += used
+            if problems := unlike_groups(found, size):  # before they are cut into groups of that size
+                raise BindingError("\n".join(problems))
             for start in range(0, len(found), size):
                 group = found[start : start + size]
                 if self._has_signal(group, step, total_steps):

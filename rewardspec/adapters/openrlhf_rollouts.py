@@ -36,7 +36,7 @@ class Advantages:
         model later. OpenRLHF puts what rollouts have one after the other and does not see gaps, so they have to be
         found before that.
         """
-        problems = _unlike_groups(samples, group_size)
+        problems = unlike_groups(samples, group_size)
         if rewarded:
             problems += self._gaps("a reward", [sample.rewards is not None for sample in samples])
         names = list(dict.fromkeys(name for sample in samples for name in sample.info))
@@ -114,7 +114,7 @@ class Advantages:
                 experience.info["group_reward_std"] = part
 
 
-def _unlike_groups(samples: Sequence, group_size: int) -> list[str]:
+def unlike_groups(samples: Sequence, group_size: int) -> list[str]:
     """A line if prompts have other numbers of rollouts than they should. A prompt can be drawn twice in a row."""
     prompts = (prompt for sample in samples for prompt in sample.prompts)
     sizes = [len(list(rollouts)) for _, rollouts in itertools.groupby(prompts)]

@@ -99,6 +99,28 @@ def test_stock_filtering_is_left_alone_where_it_is_off(monkeypatch):
     assert [sample.prompts[0] for sample in found] == ["cancel"] * 2 + ["same"] * 2 and taken == 2
 
 
+def test_groups_of_other_sizes_are_not_cut_into_one_another(monkeypatch):
+    ragged = {"short": [(1, 1)], "long": [(1, 1), (1, 0), (0, 0)]}  # two of two, by the count alone
+    with pytest.raises(BindingError, match=r"2 of 2 prompts have not 2 rollouts .*the first is prompt 0, with 1"):
+        drawn(generator(monkeypatch, ragged), 2)
+
+
+def test_a_rollout_without_its_rewards_is_named(monkeypatch):
+    made = generator(monkeypatch, GROUPS)
+    answers, dispatch = [], made._dispatch_prompts_to_vllm
+
+    def failing(prompts, labels, **options):  # what OpenRLHF leaves of a reward_func that raised
+        answers.extend(dispatch(prompts, labels, **options))
+        answers[0][1] |= {"reward": None, "scores": None, "extra_logs": {}}
+        return answers
+
+    made._dispatch_prompts_to_vllm = failing
+    with pytest.raises(
+        BindingError, match=r"nothing measures `correct`(.|\n)*of the prompt \['cancel'\]. OpenRLHF hides"
+    ):
+        drawn(made, 2)
+
+
 FILTER = {"algo__dynamic_filtering_enable": True, "algo__dynamic_filtering_range": (0, 1)}
 
 
