@@ -492,10 +492,12 @@ def score_(
         _say(f"took up {summary.resumed} rows of an earlier run", err=True)
     if summary.changed:
         _say(f"{summary.changed} rows of an earlier run are others now, and were scored again", err=True)
+    if not summary.scored:
+        _say(f"no row could be scored, and nothing was written to {shown(output)}", err=True)
+        raise typer.Exit(1)
     _say(f"wrote {summary.scored} rollouts in {summary.groups} groups to {shown(output)}")
     rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
     _table(_console(), None, ("reward", "mean", "missing"), rows)
-    raise typer.Exit(0 if summary.scored else 1)
 
 
 def _allow_key(hosts: list[str]) -> None:

@@ -165,7 +165,7 @@ def test_verl_and_openrlhf_get_what_they_ask_for(spec):
         "thought": 0.25,
     }
     wrong = compute_score(data_source="d", solution_str="x", ground_truth=GOLD)
-    assert wrong["score"] == -3 and math.isnan(wrong["thought"])
+    assert wrong["score"] == -3 and wrong["thought"] is None
     reward_func = rewards.for_openrlhf(spec)
     found = reward_func(["ask" + GOLD, "askx"], ["ask", "ask"], [GOLD, GOLD])
     assert found["rewards"].tolist() == found["scores"].tolist() == [4.25, -3]

@@ -241,6 +241,51 @@ def test_rows_without_the_key_are_no_group(folder):
     assert list(aside()) == [1, 6, 10] and len(read()) == 21
 
 
+@pytest.mark.parametrize("prefix", ["scored/", ""])
+def test_groups_and_steps_are_never_rewards(folder, prefix):
+    """A reward can be called as a group key is; what lies under `rewards` is no key."""
+    spec = "rewardspec: 1\ncomponents: {uid: {values: [0, 1]}, b: {values: [0, 1]}}\nadvantage: grpo\n"
+    Path("own.yaml").write_text(spec)
+    rows = [
+        {prefix + "uid": i % 2, "b": i % 2, "input": i // 4, "rewards": {"group": i % 2, "step": 7}} for i in range(8)
+    ]
+    lines(rows)
+    log = read_log(Path("rows.jsonl"), rewardspec.load("own.yaml"))
+    assert log.groups == [(0, i // 4) for i in range(8)]
+    assert score(spec="own.yaml", output="o.jsonl").exit_code == 0
+    assert all(row["scored/advantage"] for row in read("o.jsonl"))  # 0 where a group holds one value
+    lines([{name: row[name] for name in (prefix + "uid", "b", "rewards")} for row in rows])
+    result = score(spec="own.yaml", output="o.jsonl")
+    assert result.exit_code == 2 and "that tells groups apart" in result.output
+    assert ("--group-by uid if it is meant" in result.output) == (not prefix)
+
+
+def test_a_row_is_refused_in_words_whatever_its_group_is_called(folder):
+    lines([{**row, "group": "What is 2:1? at rollout 0 of group x: y"} for row in ROWS] + [{**ROWS[0], "tokens": -1}])
+    assert score().exit_code == 0
+    assert list(aside()) == [25] and aside()[25]["reason"] == "column `tokens` is -1: it should be from 0 to inf"
+
+
+def test_steps_without_a_good_row_do_not_stop_the_others(folder):
+    rows = [{**row, "step": i // 8} for i, row in enumerate(ROWS)]
+    lines([{**row, "tokens": -1} if row["step"] == 1 else row for row in rows])
+    assert score().exit_code == 0
+    assert list(aside()) == list(range(9, 17)) and len(read()) == 16
+    Path("out.jsonl").write_text("of a run before")
+    lines([{**row, "completion": None} for row in rows])
+    result = score()
+    assert result.exit_code == 1 and "nothing was written to" in result.output and len(aside()) == 24
+    assert Path("out.jsonl").read_text() == "of a run before" and not Path("out.jsonl.partial").exists()
+
+
+def test_rows_left_out_are_kept_where_advantages_cannot_be_computed(folder):
+    Path("spec.yaml").write_text(SPEC.replace("grpo", "total / sum(answer, over=batch)"))
+    lines([{**row, "completion": "b"} for row in ROWS] + [{**ROWS[0], "completion": None}])
+    result = score()
+    assert result.exit_code == 2 and "the rewards alone are in" in result.output, result.output
+    assert len(read()) == 24 and list(aside()) == [25] and "out.jsonl.bad.jsonl" in result.output
+
+
 def test_whole_steps_in_floats_are_steps(folder):
     Path("spec.yaml").write_text(SPEC.replace("tokens <= 4", "{expr: tokens <= 4, weight: step + 1}"))
     for kind in (int, float):

@@ -165,6 +165,7 @@ def test_any_part_of_a_partial_file_is_enough_or_nothing(folder, monkeypatch):
     strange = [b"1\n", b"null\n", b"[1]\n", b"[1, 2, 3]\n", b'[1, "x", {"own": 3}]\n', b'[1, "x", "y", 4]\n', b"\xff\n"]
     strange += [rest[2].replace(b"[3,", b"[4,"), rest[2].replace(b"2.0", b'"2"'), rest[2].replace(b"own", b"other")]
     strange += [b"[" * 100_000 + b"\n", rest[1] * 2, b'[true, "x", {"own": 3}]\n', rest[5].replace(b"5.0", b"[5]")]
+    strange.append(rest[5].replace(b"5.0", b"1" + b"0" * 400))
     for _ in range(15):
         shuffled = draw.sample(rest, len(rest))
         shuffled[draw.randrange(30)] = draw.choice(strange)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 
 from rewardspec.analysis.rows import BadLog, Rows
@@ -31,17 +31,26 @@ def flat(row: Mapping) -> Mapping:
     return {**inner, **row} if isinstance(inner, Mapping) else row
 
 
-def group_key(rows: Rows, found: Sequence[str], group_by: str | None) -> str:
-    """The column that tells groups apart. Raises BadLog."""
-    key = group_by or next((key for key in GROUP_KEYS if key in found), None)
+def group_key(rows: Rows, found: Sequence[str], group_by: str | None, read: Collection[str] = ()) -> str:
+    """The column that tells groups apart. Raises BadLog.
+
+    read: what the spec's columns are called in the file. They hold rewards, so they are taken only where asked for,
+    and so are those under `rewards`.
+    """
+    own = [key for key in GROUP_KEYS if key in rows.columns]
+    key = group_by or next((key for key in own if key not in read), None)
     if key is None or key not in found:
         wanted = f"`{shorten(group_by)}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
-        raise BadLog(f"{shown(rows.path)} has no column {wanted} that tells groups apart; it has {listed(found)}")
+        but = "".join(f" (`{k}` is a column that the spec reads: --group-by {k} if it is meant)" for k in own)
+        raise BadLog(
+            f"{shown(rows.path)} has no column {wanted} that tells groups apart{but if not group_by else ''}; "
+            f"it has {listed(found)}"
+        )
     return key
 
 
-def step_key(found: Sequence[str]) -> str | None:
-    return next((key for key in STEP_KEYS if key in found), None)
+def step_key(rows: Rows) -> str | None:
+    return next((key for key in STEP_KEYS if key in rows.columns), None)
 
 
 def held_as(rows: Rows, spec: Spec, names: Sequence[str], found: Sequence[str], prefix: str, lacking: str) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rewardspec.shown import shown
 
 SUFFIX = ".partial"
 FORMAT = 2
+LARGEST = sys.float_info.max
 
 Outcome = dict | str  # a value by column, or why there is none
 
@@ -97,7 +99,8 @@ def _is_outcome(outcome: Outcome, names: set[str]) -> bool:
     if isinstance(outcome, str):
         return bool(outcome)
     return outcome.keys() == names and all(
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in outcome.values()
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST)
+        for value in outcome.values()
     )
 
 

@@ -35,8 +35,8 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = 
     flatted = [(number, flat(row)) for number, row in each_row(rows)]
     found = list(dict.fromkeys(key for _, row in flatted for key in row))
     try:
-        key, step = group_key(rows, found, group_by), step_key(found)
         held = held_as(rows, spec, spec.columns, found, prefix, "reads")
+        key, step = group_key(rows, found, group_by, held.values()), step_key(rows)
     except BadLog as error:
         raise BadLog("\n".join([*([located(path, problems)] if problems else []), str(error)])) from None
     log = Log({name: [] for name in held}, [], [])

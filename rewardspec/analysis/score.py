@@ -90,11 +90,13 @@ def score(
             advantages = _advantages(spec, read, measured, bad, total_steps)
         except BadLog as error:  # what was measured may have cost hours: it is not thrown away
             places = sorted(measured)
+            write_aside(summary.aside, rows, _reasons(bad))
             write_scored(output, rows, places, _added(prefix, scorer.names, measured, places))
-            raise BadLog(f"{error}\nthe rewards alone are in {shown(output)}") from None
+            aside = f", and {len(bad)} rows left out in {shown(summary.aside)}" if bad else ""
+            raise BadLog(f"{error}\nthe rewards alone are in {shown(output)}{aside}") from None
         places = sorted(advantages)
         added = _added(prefix, scorer.names, measured, places)
-        summary.bad = [(i + 1, reason) for i, reason in sorted(bad.items())]
+        summary.bad = _reasons(bad)
         write_aside(summary.aside, rows, summary.bad)
         if places:
             write_scored(output, rows, places, added | {prefix + ADVANTAGE: [advantages[i] for i in places]})
@@ -125,7 +127,7 @@ def _read(spec: Spec, rows: Rows, group_by: str | None, prefix: str, bad: dict[i
     found = list(dict.fromkeys(key for row in flatted.values() for key in row))
     names = [name for name in spec.columns if name not in spec.uses]
     held = held_as(rows, spec, names, found, prefix, "reads and no reward function measures")
-    key, step = group_key(rows, found, group_by), step_key(found)
+    key, step = group_key(rows, found, group_by, held.values()), step_key(rows)
     read = Read(held, {}, {}, {})
     for i, row in flatted.items():
         wrong = []
@@ -167,6 +169,11 @@ def _chunk(scorer: Scorer, rows: Sequence[dict]) -> Iterator[Outcome]:
         yield found.bad.get(i) or {name: values[i] for name, values in found.columns.items()}
 
 
+def _reasons(bad: Mapping[int, str]) -> list[tuple[int, str]]:
+    """Rows that are left out, by number."""
+    return [(i + 1, reason) for i, reason in sorted(bad.items())]
+
+
 def _added(prefix: str, names: Sequence[str], measured: Mapping[int, Mapping], places: Sequence[int]) -> dict:
     """The columns of what was measured."""
     return {prefix + name: [measured[i][name] for i in places] for name in names}
@@ -183,35 +190,40 @@ def _advantages(
     last = total_steps or max((step for step in batches if step is not None), default=None)
     found: dict[int, float] = {}
 
-    def advantages(step: int | None, chosen: list[int]) -> list[float]:
+    def advantages(step: int | None, chosen: list[int], groups: list | None = None) -> list[float]:
         columns = {
             name: [(read.values[i] if name in read.held else measured[i])[name] for i in chosen]
             for name in spec.columns
         }
-        return fn(columns, [read.groups[i] for i in chosen], step=step, total_steps=last).advantages.tolist()
+        groups = groups or [read.groups[i] for i in chosen]
+        return fn(columns, groups, step=step, total_steps=last).advantages.tolist()
 
+    refused: dict[int, str] = {}
     for step, chosen in batches.items():
         try:
             found |= dict(zip(chosen, advantages(step, chosen), strict=True))
         except ValueError as error:
-            refused = {i: reason for i in chosen if (reason := _refusal(advantages, step, i))}
-            left = [i for i in chosen if i not in refused]
-            if not refused or not left:
+            first, here = error, {i: reason for i in chosen if (reason := _refusal(advantages, step, i))}
+            if not here:
                 raise _without_advantages(error) from None
-            bad |= refused
+            refused |= here
+            left = [i for i in chosen if i not in refused]
             try:
-                found |= dict(zip(left, advantages(step, left), strict=True))
+                found |= dict(zip(left, advantages(step, left), strict=True)) if left else {}
             except ValueError as error:
                 raise _without_advantages(error) from None
+    if refused and not found:
+        raise _without_advantages(first)
+    bad |= refused
     return found
 
 
-def _refusal(advantages: Callable[[int | None, list[int]], list[float]], step: int | None, row: int) -> str:
+def _refusal(advantages: Callable[..., list[float]], step: int | None, row: int) -> str:
     """Why a spec cannot take a row by itself; nothing where it can."""
     try:
-        advantages(step, [row])
+        advantages(step, [row], [0])  # a group's own name can be any text
     except ValueError as error:
-        return re.sub(r" at rollout 0 of group [^:]*", "", str(error))
+        return re.sub(r" at rollout 0 of group 0\b", "", str(error))
     return ""
 
 
