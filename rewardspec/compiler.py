@@ -24,8 +24,8 @@ from types import ModuleType
 from rewardspec._version import __version__
 from rewardspec.conditioning import Condition
 from rewardspec.diagnostics import Diagnostic, Report, SpecError, shorten
-from rewardspec.ir.graph import DEEPEST, canonical, walk
-from rewardspec.ir.lower import ComponentValue, Program, lower
+from rewardspec.ir.graph import DEEPEST, Node, canonical, walk
+from rewardspec.ir.lower import Program, lower
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.shown import shown
 from rewardspec.source import Source
@@ -148,19 +148,23 @@ class Spec:
     def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence]], list[float]] | None:
         """The weighted total of single rollouts, `fn(columns)`, [N], as these columns tell it by themselves.
 
-        Of components that look at the group, the batch or another column nothing is known of one rollout: they are
-        left out, and so is a value that is missing. What depends on the moment is as at the end of the run, and left
-        out if it grows with `step` without bound. None where nothing is left. A value that the spec does not allow
-        gives NaN for all.
+        It is what the spec defines as its `total`, where these columns tell that, else the sum over components. Of
+        components that look at the group, the batch or another column nothing is known of one rollout: they are left
+        out, and so is a value that is missing. What depends on the moment is as at the end of the run, and left out
+        if it grows with `step` without bound. None where nothing is left. A value that the spec does not allow gives
+        NaN for all.
         """
         terms = [
             (ended.weight, ended.shaped)
             for own, ended in zip(self.program.components, self._ended.program.components, strict=True)
-            if _told_by(own, columns)
+            if _told_by(columns, own.shaped, own.weight)
         ]
+        graph = self._ended.program.graph
+        own, ended = self.program.total, self._ended.program.total
+        if "total" in self.declarations.values and own is not None and ended is not None and _told_by(columns, own):
+            terms = [(graph.const(1), ended)]
         if not terms:
             return None
-        graph = self._ended.program.graph
         summands = [graph.apply("*", weight, graph.coalesce(x, graph.const(0))) for weight, x in terms]
         total = graph.spread(graph.sum_components(summands))
         if not any(node.op == "column" for node in walk([total])):
@@ -250,15 +254,15 @@ class Spec:
 LONG = 10**6  # steps
 
 
-def _told_by(component: ComponentValue, columns: Collection[str]) -> bool:
-    """Whether what a component adds to the total of one rollout follows from these columns of that rollout."""
-    nodes = walk([component.shaped, component.weight])
+def _told_by(columns: Collection[str], *values: Node) -> bool:
+    """Whether values of one rollout, such as what a component adds to its total, follow from these columns of it."""
+    nodes = walk(values)
     if any(node.op in (*REDUCTIONS, "copies") or node.attributes[:1] == ("batch_size",) for node in nodes):
         return False
     if any(node.op == "column" and node.attributes[0] not in columns for node in nodes):
         return False
     grows = any(node.op == "given" and node.attributes[0] != "progress" for node in nodes)
-    ends = [end for node in (component.shaped, component.weight) for end in (node.domain.lo, node.domain.hi)]
+    ends = [end for node in values for end in (node.domain.lo, node.domain.hi)]
     return not grows or all(isfinite(end) for end in ends)
 
 

@@ -1,6 +1,7 @@
 """Specs that measure everything themselves, inside the trainers."""
 
 import copy
+import textwrap
 
 import pytest
 from tiny_model import tiny_model, tiny_tokenizer
@@ -193,6 +194,24 @@ def test_score_is_the_weighted_total_as_far_as_one_rollout_tells_it(source, scor
     compute_score = rewardspec.rewards.for_verl(rewardspec.loads(WEIGHED))
     found = compute_score(data_source=source, solution_str=GOLD, ground_truth=GOLD)
     assert found == {"score": score, "format": 1, "correctness": 3}  # right, at the end of the run
+
+
+@pytest.mark.parametrize(
+    ("total", "score"),
+    [("correct * (1 + 2 * bonus)", 3.0), ("correct * tokens", 1.25), ("correct - mean(correct)", 1.25)],
+)
+def test_score_is_what_the_spec_defines_as_its_total_where_one_rollout_tells_it(total, score):
+    text = f"""
+    rewardspec: 1
+    signals: {{tokens: {{range: [0, .inf]}}}}
+    define: {{total: {total}}}
+    components:
+      correct: {{use: qa.exact_match, with: {{tag: none}}}}
+      bonus: {{expr: correct, weight: 0.25}}
+    advantage: zscore(total)
+    """
+    compute_score = rewardspec.rewards.for_verl(rewardspec.loads(textwrap.dedent(text)))
+    assert compute_score("qa", "Paris", "Paris")["score"] == score
 
 
 def test_rewards_and_scores_of_openrlhf_are_the_weighted_total():
