@@ -128,6 +128,20 @@ def test_what_is_no_verdict_is_missing_for_this_rollout_alone(reply, cause, capl
     assert len(server.asked) == 3
 
 
+HOSTILE = "no idea\x1b[31m\u202e\n::error::mine"
+
+
+@pytest.mark.parametrize("reply", [said(HOSTILE), said(None, refusal=HOSTILE), Reply(500, HOSTILE.encode())])
+def test_what_an_endpoint_says_is_logged_as_text(reply, caplog):
+    with serving(lambda *_: reply) as server:
+        assert asked(server, ["a"], retries=0) == [None]
+    (line,) = warnings(caplog)
+    assert line.isprintable() and "\\x1b[31m\\u202e ::error::mine" in line
+    with serving(lambda *_: Reply(400, HOSTILE.encode())) as server, pytest.raises(EndpointError) as error:
+        asked(server, ["a"], retries=0)
+    assert str(error.value).isprintable()
+
+
 def test_refused_connections_are_missing_values(caplog):
     with socket.socket() as taken:  # bound, but nobody listens
         taken.bind(("127.0.0.1", 0))

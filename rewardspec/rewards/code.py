@@ -44,6 +44,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rewardspec.diagnostics import shorten
 from rewardspec.rewards.reward import BadReference, between, each, reward
 from rewardspec.rewards.sandbox import Limits, Result, SandboxError, protections, run_with_inputs, run_with_tests
 
@@ -210,7 +211,7 @@ def _run(program: str, tests: Tests, limits: Limits) -> Verdict | None:
         _log.warning("a program could not be run: %s", error)
         return None
     if any(result.end == "unusable" for result in results):
-        _log.warning("a test needs what is not here: %.200s", tests.in_python[0])
+        _log.warning("a test needs what is not here: %s", shorten(tests.in_python[0], 200))
         return None
     return Verdict(sum(passed), count, all(result.end == "ok" for result in results))
 

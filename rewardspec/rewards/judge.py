@@ -28,6 +28,7 @@ from rewardspec.resources import resource
 from rewardspec.rewards.judge_answer import find_score
 from rewardspec.rewards.judge_key import Secret, key_for
 from rewardspec.rewards.reward import BadReference, each, reward
+from rewardspec.shown import shown
 from rewardspec.types import Domain, finite
 
 if TYPE_CHECKING:
@@ -152,12 +153,14 @@ def _warn(url: str, missing: Sequence[Unanswered], rollouts: int) -> None:
     """One line on all rollouts of the batch without a score, with the first detail of each cause."""
     if not missing:
         return
-    first = {one.why: " ".join(one.detail.split()) for one in reversed(missing)}
+    first = {one.why: one.detail for one in reversed(missing)}
     causes = [
         f"{count} {why}" + (f" ({first[why]})" if first[why] else "")
         for why, count in Counter(one.why for one in missing).most_common()
     ]
-    _LOG.warning("judge at %s: %d of %d rollouts have no score: %s", url, len(missing), rollouts, "; ".join(causes))
+    _LOG.warning(
+        "judge at %s: %d of %d rollouts have no score: %s", shown(url), len(missing), rollouts, "; ".join(causes)
+    )
 
 
 @lru_cache(maxsize=64)

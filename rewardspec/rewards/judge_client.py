@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, Field, ValidationError
 
 from rewardspec.rewards.judge_key import Secret, hidden_in_logs
+from rewardspec.shown import shown
 
 if TYPE_CHECKING:
     import httpx
@@ -57,7 +58,7 @@ class Unanswered(Exception):
 
     def __init__(self, why: str, detail: str = "", down: bool = False):
         super().__init__(why)
-        self.why, self.detail, self.down = why, detail, down
+        self.why, self.detail, self.down = why, shown(" ".join(detail.split())), down
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class _Answer:
 
     @property
     def short(self) -> str:
-        """The body in one short line."""
-        return " ".join(self.text.split())[:300]
+        """The body in one short line of characters that are seen."""
+        return shown(" ".join(self.text.split())[:300])
 
 
 class _Message(BaseModel):
@@ -229,7 +230,7 @@ async def _answer(client: httpx.AsyncClient, endpoint: Endpoint, content: bytes)
         text = (await _body(response)).decode("utf-8", "replace")
     return _Answer(
         response.status_code,
-        endpoint.key.hide(response.reason_phrase),
+        shown(endpoint.key.hide(response.reason_phrase)),
         endpoint.key.hide(text),
         _retry_after(response),
     )
