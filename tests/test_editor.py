@@ -521,6 +521,28 @@ def write_log(path):
     return path
 
 
+def test_difference_of_large_specs_is_of_few_groups_and_says_so():
+    """Ten values of each of twelve columns of the batch, and 64 components that sum up under square roots."""
+    signals = "".join(f"  s{i}: {{values: [{', '.join(map(str, range(10)))}], level: batch}}\n" for i in range(12))
+    total = " + ".join(f"s{i}" for i in range(12))
+    wide = "".join(f"  c{i}: {{values: [0, 1], weight: {i + 1}/97}}\n" for i in range(64))
+    for text, schemes in (
+        (f"rewardspec: 1\nsignals:\n{signals}components: {{a: {{values: [0, 1]}}}}\n", [f"grpo * ({total})", "grpo"]),
+        (f"rewardspec: 1\ncomponents:\n{wide}", ["grpo", "decoupled"]),
+    ):
+        found = difference(*(rewardspec.loads(f"{text}advantage: {scheme}\n") for scheme in schemes), [2])
+        assert found.sizes[0].changed and "groups of 2 were drawn" in found.left_out[0]
+        assert found.sizes[0].groups <= 2000 and (text[14:21] == "signals" or found.sizes[0].groups < 1000)
+
+
+def test_difference_too_close_to_call_is_left_out():
+    """cos(x) ** 2 + sin(x) ** 2 is 1, by a rule that nobody has told; no digits show it."""
+    one = "(cos(a) * cos(a) + cos(pi / 2 - a) * cos(pi / 2 - a))"
+    text = "rewardspec: 1\ncomponents: {a: {values: [1, 2]}}\nadvantage: grpo%s\n"
+    found = difference(rewardspec.loads(text % ""), rewardspec.loads(text % f" * {one}"), [2])
+    assert "some values are too close to call" in found.left_out and not found.exact
+
+
 def test_difference_on_a_log(tmp_path):
     path = write_log(tmp_path / "log.jsonl")
     found = difference_on_log(rewardspec.loads(BEFORE), rewardspec.loads(AFTER), path)

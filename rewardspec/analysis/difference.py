@@ -14,7 +14,9 @@ from rewardspec.analysis.schedule import needs
 from rewardspec.analysis.verify import Question
 from rewardspec.compiler import Spec
 from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import walk
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.real import sign
 from rewardspec.spec.declarations import Column
 from rewardspec.syntax.tree import format_expr
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 MOST_GROUPS = 2000  # of one size
+MOST_WORK = 1_500_000  # values found exactly, in all groups of one size at all moments
+MOST_DRAWN = 300_000  # values found exactly in groups that are drawn, which prove nothing
 SAME = 1e-5  # of advantages on a log, which are computed in float32
 
 
@@ -91,7 +95,8 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
     found = []
     for size in sizes:
         sized = Sized(size)
-        groups, is_all = _groups(columns, questions, size)
+        work = sum(len(walk([q.root])) for q in questions) * size * len(moments)
+        groups, is_all = _groups(columns, questions, size, work)
         if not is_all:
             left_out[f"{len(groups):,} groups of {size} were drawn"] = None
         for members, coarse in groups:
@@ -109,13 +114,19 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
                 else:
                     pairs.append((moment, a, b))
             sized.groups += bool(pairs)
-            changed = [(moment, a, b) for moment, a, b in pairs if a != b]
+            try:
+                changed = [(moment, a, b) for moment, a, b in pairs if a != b]
+                signs = any(sign(x) * sign(y) < 0 for _, a, b in changed for x, y in zip(a, b, strict=True))
+                alive = [(_has_spread(a), _has_spread(b)) for _, a, b in changed]
+            except Inexact:
+                left_out["some values are too close to call"] = None
+                continue
             if not changed:
                 continue
             sized.changed += 1
-            sized.signs += any(_sign(x) * _sign(y) < 0 for _, a, b in changed for x, y in zip(a, b, strict=True))
-            sized.died += any(len(set(a)) > 1 and len(set(b)) == 1 for _, a, b in changed)
-            sized.revived += any(len(set(a)) == 1 and len(set(b)) > 1 for _, a, b in changed)
+            sized.signs += signs
+            sized.died += (True, False) in alive
+            sized.revived += (False, True) in alive
             if not sized.example:
                 moment, a, b = changed[0]
                 sized.moment = {name: float(value) for name, value in moment.items() if name in shown}
@@ -238,8 +249,11 @@ def coarse_shown(coarse: dict) -> dict:
     return {name: None if value is None else float(value) for name, value in coarse.items()}
 
 
-def _groups(columns: dict[str, list], questions: tuple[Question, Question], size: int):
-    """Groups of every value of every column that either spec reads, or as many as are looked at; and whether all."""
+def _groups(columns: dict[str, list], questions: tuple[Question, Question], size: int, work: int):
+    """Groups of every value of every column that either spec reads, or as many as are looked at; and whether all.
+
+    work: how many values are found for a group.
+    """
     import random
     from itertools import combinations_with_replacement, product
     from math import comb, prod
@@ -248,14 +262,16 @@ def _groups(columns: dict[str, list], questions: tuple[Question, Question], size
     for question in questions:
         for name, points in question.coarse.items():
             coarse[name] = list(dict.fromkeys([*coarse.get(name, []), *points]))
-    kinds = [dict(zip(coarse, values, strict=True)) for values in product(*coarse.values())]
     states = prod(map(len, columns.values()))
-    if comb(states + size - 1, size) * len(kinds) <= MOST_GROUPS:
+    if comb(states + size - 1, size) * prod(map(len, coarse.values())) <= min(MOST_GROUPS, MOST_WORK // work):
         rows = list(product(*columns.values()))
+        kinds = [dict(zip(coarse, values, strict=True)) for values in product(*coarse.values())]
         return [(m, kind) for kind in kinds for m in combinations_with_replacement(rows, size)], True
     draw = random.Random(0)
     one = lambda: tuple(draw.choice(points) for points in columns.values())  # noqa: E731
-    return [(tuple(one() for _ in range(size)), draw.choice(kinds)) for _ in range(MOST_GROUPS)], False
+    kind = lambda: {name: draw.choice(points) for name, points in coarse.items()}  # noqa: E731
+    most = min(MOST_GROUPS, max(MOST_DRAWN // work, 1))
+    return [(tuple(one() for _ in range(size)), kind()) for _ in range(most)], False
 
 
 def _allows(question: Question, columns: dict[str, list], members: tuple, coarse: dict) -> bool:
@@ -278,8 +294,9 @@ def _advantages(question: Question, evaluate, columns: dict[str, list], members:
         return None
 
 
-def _sign(x) -> int:
-    return (x > 0) - (x < 0) if isinstance(x, Fraction | float) else (1 if x > Fraction(0) else -1)
+def _has_spread(advantages: list) -> bool:
+    """Whether they differ. Raises Inexact."""
+    return any(x != advantages[0] for x in advantages)
 
 
 def _changes(before: Spec, after: Spec) -> list[Change]:
