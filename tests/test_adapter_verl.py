@@ -904,6 +904,22 @@ def test_a_checkpoint_knows_its_spec_and_a_run_under_another_does_not_go_on(tmp_
     assert "does not say what spec it was trained under" in caplog.text
 
 
+def test_a_checkpoint_of_another_version_says_so_and_prints_nothing_raw(tmp_path):
+    spec = rewardspec.load(EXAMPLE / "spec.yaml")
+    then = record.record(spec, 0)
+    for found, said in (
+        (then | {"fingerprint": "0\n::error::\x1b[2J"}, r"^(?!.*(?:\n|\x1b|which may read))"),
+        (then | {"fingerprint": "0", "rewardspec": "0.0.1"}, r"by rewardspec 0.0.1, and this is .*, which may read"),
+        ({"fingerprint": "0"}, "by rewardspec of unknown version"),
+    ):
+        with pytest.raises(BindingError, match=said):
+            record.compare(found, spec, "the checkpoint", "--resume-changed")
+    for torn in ("", '{"fingerprint": "0', "[1]", "null", '{"fingerprint": 3}', "\udcff"):
+        (tmp_path / record.FILE).write_bytes(torn.encode("utf-8", "surrogateescape"))
+        told = record.compare(record.read(tmp_path), spec, "the checkpoint", "--resume-changed")
+        assert told == "the checkpoint does not say what spec it was trained under"
+
+
 def test_the_spec_can_stand_in_the_configuration():
     from omegaconf import OmegaConf, open_dict
 

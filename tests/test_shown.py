@@ -1,6 +1,7 @@
 """What others wrote is printed as text: no escape sequence, no line of its own, no command to a CI system."""
 
 import json
+import pickle
 import re
 import unicodedata
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import rewardspec
+from rewardspec.adapters.binding import BindingError, check_rewards, listed
 from rewardspec.cli import app
 from rewardspec.shown import inert, inert_json, printed, shown
 
@@ -150,3 +152,14 @@ def test_whatever_is_printed_is_harmless(text, start):
 def test_text_that_does_nothing_stays_as_it_is():
     for text in ("plain", "日本語\u3000テキスト", "std::vector", "# a ## b [c]", "a: b", "naïve 🙂"):
         assert shown(text) == printed(text) == text
+
+
+def test_messages_of_the_adapters_are_harmless():
+    spec = rewardspec.loads(SPEC)
+    with pytest.raises(BindingError) as error:
+        check_rewards(spec, [HOSTILE, HOSTILE], [], "reward function")
+    assert harmless(str(error.value)) and str(error.value).count("\n") == 4  # two names, three columns
+    assert harmless(listed([HOSTILE])) and "\n" not in listed([HOSTILE])
+    with pytest.raises(BindingError) as error:
+        raise BindingError(f"{spec.name} cannot be carried\n{spec.name} has no place")
+    assert harmless(str(error.value)) and str(pickle.loads(pickle.dumps(error.value))) == str(error.value)

@@ -9,10 +9,22 @@ from os import PathLike
 
 from rewardspec.compiler import Spec, load, loads
 from rewardspec.diagnostics import did_you_mean
+from rewardspec.shown import inert, printed, shown
 
 
 class BindingError(ValueError):
-    """A trainer's setting or columns that do not go with the spec. The message has a line for each."""
+    """A trainer's setting or columns that do not go with the spec. The message has a line for each.
+
+    Names in it are of others: it can be printed anywhere (`rewardspec.shown`).
+    """
+
+    def __init__(self, message: str):
+        super().__init__(printed(message))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of others, in a message."""
+    return inert(", ".join(f"`{shown(name)}`" for name in names)) or "nothing"
 
 
 def read_spec(spec: Spec | str | PathLike, constants: Mapping[str, object] = {}, dialect: str | None = None) -> Spec:
@@ -51,13 +63,13 @@ def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], wha
     problems = []
     for name, count in Counter(rewards).items():
         if count > 1:
-            problems.append(f"{count} {what}s are called `{name}`: the spec cannot tell them apart")
+            problems.append(f"{count} {what}s are called `{shown(name)}`: the spec cannot tell them apart")
         if name not in spec.columns:
             near = did_you_mean(name, spec.columns, f"it reads {', '.join(f'`{c}`' for c in spec.columns)}")
             if not name.isidentifier():
                 near += f"; a spec can call it `{as_name(name)}`"
             known = "declares but never uses" if name in spec.program.columns else "does not read"
-            problems.append(f"{what} `{name}`: {spec.name} {known} this name; {near}")
+            problems.append(f"{what} `{shown(name)}`: {spec.name} {known} this name; {near}")
     for name in spec.columns:
         if name not in rewards and name not in others:
             near = did_you_mean(name, [n for n in rewards if n not in spec.columns] or sorted(others))

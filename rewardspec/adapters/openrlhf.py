@@ -47,6 +47,7 @@ from rewardspec.adapters.openrlhf_checks import (
 )
 from rewardspec.adapters.record import compare, record
 from rewardspec.compiler import Spec, loads
+from rewardspec.shown import printed
 
 logger = logging.getLogger(__name__)
 
@@ -320,7 +321,7 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
             if problems := reward_problems(*_asked(args, settings)):
                 raise BindingError("\n".join(problems))
             checked.append(args)
-            print(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}")
+            print(printed(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}"))
             return args
 
         return wrapper
@@ -380,12 +381,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = Settings.of(read, constants, given.dialect, given.seed, given.resume_changed)
         spec = settings.spec()
     except (ValueError, OSError) as error:
-        sys.exit(f"rewardspec: {error}")
+        sys.exit(printed(f"rewardspec: {error}"))
     try:
         _install_in_driver(settings, spec)
         _run_stock(arguments[at + 1 :])
     except BindingError as error:
-        sys.exit(f"rewardspec: {error}")
+        sys.exit(printed(f"rewardspec: {error}"))
 
 
 def _run_stock(arguments: Sequence[str]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from rewardspec.adapters import signal
-from rewardspec.adapters.binding import BindingError, same_meaning
+from rewardspec.adapters.binding import BindingError, listed, same_meaning
 from rewardspec.compiler import Spec, loads
 from rewardspec.diagnostics import shorten
 
@@ -168,7 +168,3 @@ def total_steps(args, prompts: int) -> int:
     size = args.rollout.batch_size
     per_step = min(size, setting(args, "rollout.vllm_generate_batch_size") or size)
     return max(1, args.train.num_episodes * math.ceil(prompts / per_step))
-
-
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "nothing"

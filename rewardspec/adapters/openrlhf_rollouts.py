@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from rewardspec.adapters.binding import BindingError, check_rewards
-from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN, listed
+from rewardspec.adapters.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
 from rewardspec.compiler import Spec, compile
 
 logger = logging.getLogger(__name__)

@@ -37,11 +37,12 @@ def compare(found: object, spec: Spec, where: str, way_out: str) -> str | None:
         return f"{where} does not say what spec it was trained under"
     if found["fingerprint"] == spec.fingerprint:
         return None
-    theirs = shorten(str(found.get("name", "")))
+    theirs, then = shorten(str(found.get("name", ""))), shorten(str(found.get("rewardspec", "")))
+    versions = "" if then == __version__ else f"; it was by rewardspec {then or 'of unknown version'}, and this is "
     raise BindingError(
-        f"{where} was trained under {theirs!r}, fingerprint {found['fingerprint']}, and this run is under "
+        f"{where} was trained under {theirs!r}, fingerprint {shorten(found['fingerprint'])}, and this run is under "
         f"{shorten(spec.name)!r}, fingerprint {spec.fingerprint}: go on with the same spec, constants and dialect, or "
-        f"say {way_out}"
+        f"say {way_out}{versions and versions + __version__ + ', which may read one spec in two ways'}"
     )
 
 

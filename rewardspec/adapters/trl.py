@@ -39,6 +39,7 @@ from rewardspec.adapters.trl_rows import moved
 from rewardspec.compiler import Spec, compile
 from rewardspec.rewards import for_trl
 from rewardspec.rewards.permission import Allowed, NotAllowed
+from rewardspec.shown import printed
 
 try:
     from accelerate.utils import gather_object
@@ -259,7 +260,7 @@ def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
     trainer._penalised = trainer._name == "RLOO" and trainer.beta != 0
     if trainer._penalised:
         trainer.reward_weights = torch.zeros_like(trainer.reward_weights)  # the rewards are weighted by the spec
-    logger.info(f"advantages by {spec.name} ({spec.fingerprint}), dialect {spec.dialect or 'its own'}")
+    logger.info(printed(f"advantages by {spec.name} ({spec.fingerprint}), dialect {spec.dialect or 'its own'}"))
 
 
 def drop_no_reward(trainer: RewardSpecMixin) -> None:

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from rewardspec.adapters.binding import BindingError, check_rewards
+from rewardspec.adapters.binding import BindingError, check_rewards, listed
 from rewardspec.compiler import Spec, compile
 
 logger = logging.getLogger(__name__)
@@ -133,10 +133,6 @@ class Advantages:
 
 def pick(values: Sequence, places: Iterable[int]) -> list:
     return [values[place] for place in places]
-
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "nothing"
 
 
 # V1: rows are keys of TransferQueue

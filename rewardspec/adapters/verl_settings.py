@@ -18,6 +18,7 @@ from rewardspec.adapters.jobs import job_variables, problems_everywhere
 from rewardspec.compiler import Spec, loads
 from rewardspec.diagnostics import shorten
 from rewardspec.lint.finding import Run, find
+from rewardspec.shown import printed
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +184,7 @@ def check_run(config) -> None:
         logger.warning("rewardspec: this is verl %s; the adapter was tested with %s", found, ", ".join(TESTED))
     _check_start(config, spec)
     _travel(config, spec)
-    print(f"[rewardspec] advantages of {shorten(spec.name)!r}, fingerprint {spec.fingerprint}")
+    print(printed(f"[rewardspec] advantages of {shorten(spec.name)!r}, fingerprint {spec.fingerprint}"))
 
 
 def _check_start(config, spec: Spec) -> None:

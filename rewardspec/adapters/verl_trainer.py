@@ -11,6 +11,7 @@ from rewardspec.adapters import record
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.signal import Judge
 from rewardspec.adapters.verl_settings import NAME, may_resume_changed
+from rewardspec.diagnostics import shorten
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ def check_checkpoint(trainer) -> None:
         return
     found = record.read(folder)
     if may_resume_changed(trainer.config):
-        told = (found or {}).get("fingerprint") if isinstance(found, dict) else None
-        logger.warning("rewardspec: going on from %s, fingerprint %s", folder, told or "unknown")
+        told = found.get("fingerprint") if isinstance(found, dict) else None
+        logger.warning("rewardspec: going on from %s, fingerprint %s", folder, shorten(str(told or "unknown")))
         return
     way_out = f"+algorithm.{NAME}.resume_changed=true"
     if told := record.compare(found, trainer.rewardspec.spec, folder, way_out):
