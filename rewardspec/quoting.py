@@ -12,6 +12,8 @@ import re
 import shlex
 import sys
 
+from rewardspec.shown import inert
+
 shell = shlex.quote
 
 
@@ -21,7 +23,7 @@ def comment(text: str, most: int = 200) -> str:
     Line breaks of any kind (Unicode has seven), controls, and marks that turn the direction of text are `?`.
     A Python file must not have one in its first two lines: `coding:` in a comment there changes what the file says.
     """
-    line = "".join(c if c.isprintable() else "?" for c in text)
+    line = inert("".join(c if c.isprintable() else "?" for c in text))  # a module may be printed in a CI job
     return line if len(line) <= most else line[: most - 3] + "..."
 
 

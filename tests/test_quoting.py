@@ -205,6 +205,16 @@ def test_quoted_texts_come_back(text):
     assert pyyaml.safe_load(f"# {comment(text)}\nx: 1\n") == {"x": 1}
 
 
+def test_comment_is_no_command_to_a_ci_system():
+    name = "x\n::error::y\x1b[31m ##[error]z ##vso[task]"
+    written = rewardspec.compile(rewardspec.loads(PLAIN_NAMED.format(json.dumps(name)))).source
+    for text in (written, comment(name)):
+        assert "#\\#[error]z #\\#vso[task]" in text and "##[" not in text and "##vso[" not in text
+
+
+PLAIN_NAMED = "rewardspec: 1\nname: {}\ncomponents: {{a: {{values: [0, 1]}}}}\nadvantage: grpo\n"
+
+
 def test_emitted_module_says_what_a_file_of_any_name_is(tmp_path):
     path = Path(tmp_path / "x\nimport os\n#.yaml")
     path.write_text("rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: grpo\n")
