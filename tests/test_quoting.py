@@ -21,9 +21,8 @@ from rewardspec.quoting import comment, hydra, python_file, yaml
 ENDS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028", "\u2029"]  # what `str.splitlines` cuts at
 CODE = "import os; os.system('touch CANARY')"
 TEXTS = [
-    *(f"x{end}{CODE}{end}#" for end in ENDS),
-    *(f"x{end}touch CANARY{end}#" for end in ENDS),
-    *(f"x{end}env: {{HOME: /}}{end}reward_funcs: [os.system]{end}" for end in ENDS),
+    # a line for each language: whichever takes an end for one reads a line of its own, or ends in an error
+    *(f"x{end}{CODE}{end}touch CANARY{end}env: {{HOME: /}}{end}reward_funcs: [os.system]{end}#" for end in ENDS),
     f'"""\n{CODE}\n"""',
     f"'''\n{CODE}\n'''",
     f"\\\n{CODE}",
@@ -95,9 +94,10 @@ def structure(source: bytes):
 @pytest.mark.parametrize("target", TARGETS)
 def test_files_of_any_spec_do_what_those_of_a_plain_one_do(target, tmp_path):
     canary = tmp_path / "canary"
-    plain = embedded(rewardspec.loads(specs(target, canary)[0].source.text.replace("\\n", " ")), target)
+    hostile_ones = specs(target, canary)
+    plain = embedded(rewardspec.loads(hostile_ones[0].source.text.replace("\\n", " ")), target)
     columns = {"kind": ["x", "y", "x", "x"], "correct": [1, 0, 1, 0], "format": [1, 0, 0, 1], "judged": [0, 1, 0, 1]}
-    for spec in specs(target, canary):
+    for spec in hostile_ones:
         files = embedded(spec, target)
         assert files.keys() == plain.keys()
         assert files["spec.yaml"] == spec.source.text
