@@ -945,7 +945,7 @@ def _show_counterexample(out, spec: Spec, verdict) -> None:
         (
             str(i),
             *(_cell(values[i]) for values in (*group.columns.values(), *own.values())),
-            f"{advantage:.6g}",
+            "-" if advantage is None else f"{advantage:.6g}",
             "<-" if i in group.breaking else "",
         )
         for i, advantage in enumerate(group.advantages)

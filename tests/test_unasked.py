@@ -85,3 +85,30 @@ def test_a_sum_over_components_that_are_all_missing_is_0():
     )
     text = text.replace("a + sum", "coalesce(a, 0) + sum")
     assert call(text, {"a": [None, 1], "b": [None, 1]}).advantages.tolist() == [0, 1.5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  e: {expr: a, when: log(c) <= 0.25}\nadvantage: dr_grpo + e\n",  # never above 0 where it is there
+        "  e: a\nadvantage: a * (log(c) <= 0.25)\n",
+        "  e: a\nadvantage: a if not log(c) > 0 else 0\n",
+        "  e: a\nadvantage: min(a, 1 + 1 / c)\n",
+        "  e: a\nadvantage: a + 0 * clip(1 / c, 0, 1)\n",
+        "  e: a\nadvantage: a if 1 / c > 0.5 or a < 2 else 0\n",
+    ],
+)
+def test_what_is_known_anyway_is_still_asked_for(text):
+    """The domains tell what each of these gives, but not for a rollout at which it has no value."""
+    text = HEAD.replace("components:\n", "components:\n  c: {range: [0, 1]}\n") + text
+    assert call(text, {"a": [0, 1], "b": [0, 0], "c": [0.5, 1]}).advantages.isfinite().all()
+    with pytest.raises(ValueError, match=r"log of 0|division by 0"):
+        call(text, {"a": [0, 1], "b": [0, 0], "c": [0.5, 0]})
+
+
+def test_a_power_of_or_to_what_is_missing_is_missing():
+    text = "rewardspec: 1\nsignals: {m: {range: [-2, 2], missing: ignore}}\ncomponents: {a: {values: [-1, 1]}}\n"
+    text += 'advantage: "coalesce(a ** m, 7)"\n'
+    assert call(text, {"a": [-1, 1], "m": [None, 2]}).advantages.tolist() == [7, 1]
+    with pytest.raises(ValueError, match="a power without a value"):
+        call(text, {"a": [-1, 1], "m": [0.5, 2]})

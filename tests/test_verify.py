@@ -402,3 +402,19 @@ def test_guarantees_of_published_specs(path):
     for verdict in found:
         assert verdict.status == expected.get(verdict.name, expected.get("*", "proved")), verdict.name
         assert (verdict.counterexample is not None) == (verdict.status == "refuted")
+
+
+def test_groups_without_an_advantage_break_nothing():
+    """A missing advantage ends the run with an error, whatever a guarantee says of the rest of the group."""
+    text = """rewardspec: 1
+signals: {m: {values: [0, 1], missing: ignore}}
+components: {a: {values: [0, 1]}}
+advantage: a * m
+guarantees:
+  no group of two: group_size > 2
+  whole: count(m) == group_size
+"""
+    found = {v.name: v for v in verify(rewardspec.loads(text), [2])}
+    assert found["no group of two"].status == "refuted"
+    assert None not in found["no group of two"].counterexample.advantages
+    assert found["whole"].status == "proved"

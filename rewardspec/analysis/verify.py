@@ -223,6 +223,8 @@ class Question:
         graph = self.program.graph
         roots = [n for n in self.program.results if not any(over_batch(a) for a in walk([n]))]
         found = [check.bad for check in find_checks(graph, [self.root, *roots])]
+        if self.step == "none" and self.root.domain.missing:  # an advantage that is missing is an error
+            found.append(graph.negation(graph.present(self.root)))
         found = [graph.spread(bad) for bad in found if not any(over_batch(n) for n in walk([bad]))]
         return graph.any_of(found) if found else None
 

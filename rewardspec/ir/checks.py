@@ -9,8 +9,9 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
-from rewardspec.ir.graph import Graph, Node, conjuncts, walk
+from rewardspec.ir.graph import Graph, Node, can_fail, conjuncts, walk
 from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Domain, Level, interval
@@ -31,12 +32,12 @@ class Check:
 def find_checks(graph: Graph, roots: list[Node]) -> list[Check]:
     """The checks that the roots need, in the order of their nodes."""
     order = walk(roots)
-    if not any(_can_fail(node) for node in order):
+    if not any(can_fail(node) for node in order):
         return []
     asked = demand(graph, roots, order)
     checks = []
     for node in order:
-        if not _can_fail(node):
+        if not can_fail(node):
             continue
         bad = [graph.all_of([_undefined(graph, node, path), *path]) for path in sorted(asked[node], key=_key)]
         failing = graph.any_of(bad)
@@ -47,13 +48,6 @@ def find_checks(graph: Graph, roots: list[Node]) -> list[Check]:
 
 def _key(path: Path) -> list[int]:
     return sorted(c.id for c in path)
-
-
-def _can_fail(node: Node) -> bool:
-    if node.op == "required":
-        return True
-    op = ELEMENTWISE.get(node.op)
-    return op is not None and op.undefined is not None and op.undefined(*(a.domain for a in node.args))
 
 
 def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set[Path]]:
@@ -123,19 +117,22 @@ def _undefined(graph: Graph, node: Node, path: Path) -> Node:
     if not op.undefined(*domains):
         return graph.const(0)
     zero = graph.const(0)
+    compare = partial(graph.compare, asked=False)
     match node.op:
         case "/":
             above, below = node.args  # a missing value divided by anything is missing
-            return graph.both(graph.compare("==", below, zero), graph.present(above))
+            return graph.both(compare("==", below, zero), graph.present(above))
         case "log":
-            return graph.compare("<=", node.args[0], zero)
+            return compare("<=", node.args[0], zero)
         case "sqrt":
-            return graph.compare("<", node.args[0], zero)
+            return compare("<", node.args[0], zero)
         case "**":
-            base, exponent = node.args
-            whole = graph.compare("==", graph.apply("floor", exponent), exponent)
-            broken = graph.both(graph.compare("<", base, zero), graph.negation(whole))
-            pole = graph.both(graph.compare("==", base, zero), graph.compare("<", exponent, zero))
+            base, exponent = node.args  # the power of a missing value, or to one, is missing
+            whole = graph.either(
+                compare("==", graph.apply("floor", exponent), exponent), graph.negation(graph.present(exponent))
+            )
+            broken = graph.both(compare("<", base, zero), graph.negation(whole))
+            pole = graph.both(compare("==", base, zero), compare("<", exponent, zero))
             return graph.either(broken, pole)
     raise AssertionError(f"`{node.op}` can be undefined, but nothing says when")
 

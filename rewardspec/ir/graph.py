@@ -67,6 +67,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.most = MOST_NODES
         self.depth: dict[Node, int] = {}
+        self.failing: set[Node] = set()  # which may have no value: it or what it is computed from is looked at in a run
         self._interned: dict[tuple, Node] = {}
         self.names: dict[Node, str] = {}
         self.spans: dict[Node, Span] = {}
@@ -88,6 +89,8 @@ class Graph:
             found = Node(len(self.nodes), op, args, attributes, level, domain)
             self.nodes.append(found)
             self.depth[found] = depth
+            if can_fail(found) or any(a in self.failing for a in args):
+                self.failing.add(found)
             self._interned[key] = found
             if self.here is not None:
                 self.spans[found] = self.here
@@ -206,9 +209,9 @@ class Graph:
             domain = domain.or_missing(rule.missing_when_empty)
         keeps_level = by is not None or rule.keeps_level
         level = max(x.level, where.level) if keeps_level else Level.GROUP if over is Level.GROUP else Level.BATCH
-        if by is None and not may_be_empty and domain.constant is not None:
+        if by is None and not may_be_empty and domain.constant is not None and not self.fails(x):
             return self.const(domain.constant, level)
-        if name in ("std", "var") and x.domain.present().constant is not None:
+        if name in ("std", "var") and x.domain.present().constant is not None and not self.fails(x, where):
             return self.const(0, level)
         if (
             name == "mean"
@@ -236,15 +239,18 @@ class Graph:
 
     # Conditions: never missing, so that `not` is a plain complement ------------------------------
 
-    def compare(self, operator: str, a: Node, b: Node) -> Node:
-        """Whether the comparison holds; it does not where an operand is missing."""
+    def compare(self, operator: str, a: Node, b: Node, asked: bool = True) -> Node:
+        """Whether the comparison holds; it does not where an operand is missing.
+
+        asked: its operands are asked for, so that one without a value is an error whatever the comparison gives.
+        """
         level = max(a.level, b.level)
         if "missing" in (a.op, b.op):
             return self.const(0, level)
         domain = ELEMENTWISE[operator].domain(a.domain.present(), b.domain.present())
         if a.domain.missing or b.domain.missing:
             domain = domain.union(finite([ZERO]))
-        if domain.constant is not None:
+        if domain.constant is not None and not (asked and self.fails(a, b)):
             return self.const(domain.constant, level)
         node = self._refined(self.node(operator, (a, b), (), level, domain))
         if operator == "!=":  # NaN is unequal to everything in torch
@@ -255,28 +261,28 @@ class Graph:
         level = max(a.level, b.level)
         if a.constant is not None:
             return self.spread(b if a.constant else a, level)
-        if b.constant is not None:
+        if b.constant is not None and (b.constant or not self.fails(a)):
             return self.spread(a if b.constant else b, level)
         if a is b:
             return a
-        return self._refined(self.node("and", (a, b), (), level, CONDITION))
+        return self._refined(self.node("and", (a, b), (), level, ELEMENTWISE["and"].domain(a.domain, b.domain)))
 
     def either(self, a: Node, b: Node) -> Node:
         level = max(a.level, b.level)
         if a.constant is not None:
             return self.spread(a if a.constant else b, level)
-        if b.constant is not None:
+        if b.constant is not None and not (b.constant and self.fails(a)):
             return self.spread(b if b.constant else a, level)
         if a is b:
             return a
-        return self._refined(self.node("or", (a, b), (), level, CONDITION))
+        return self._refined(self.node("or", (a, b), (), level, ELEMENTWISE["or"].domain(a.domain, b.domain)))
 
     def negation(self, a: Node) -> Node:
         if a.constant is not None:
             return self.const(1 - a.constant, a.level)
         if a.op == "not":
             return a.args[0]
-        return self._refined(self.node("not", (a,), (), a.level, CONDITION))
+        return self._refined(self.node("not", (a,), (), a.level, ELEMENTWISE["not"].domain(a.domain)))
 
     def all_of(self, conditions: list[Node]) -> Node:
         result = self.const(1)
@@ -289,6 +295,10 @@ class Graph:
         for condition in conditions:
             result = self.either(result, condition)
         return result
+
+    def fails(self, *nodes: Node) -> bool:
+        """Whether any of these may have no value, so that it cannot be left out where it is asked for."""
+        return any(node in self.failing for node in nodes)
 
     # Simplification ------------------------------------------------------------------------------
 
@@ -313,19 +323,19 @@ class Graph:
                 return b
             case "*" | "/" | "**" if y == 1:
                 return a
-            case "*" if x == 0 and b.domain.bounded and not b.domain.missing:
+            case "*" if x == 0 and b.domain.bounded and not b.domain.missing and not self.fails(b):
                 return a
-            case "*" if y == 0 and a.domain.bounded and not a.domain.missing:
+            case "*" if y == 0 and a.domain.bounded and not a.domain.missing and not self.fails(a):
                 return b
             case "minimum" | "maximum" if a is b:
                 return a
-            case "minimum" if a.domain.hi <= b.domain.lo and not b.domain.missing:
+            case "minimum" if a.domain.hi <= b.domain.lo and not b.domain.missing and not self.fails(b):
                 return a
-            case "minimum" if b.domain.hi <= a.domain.lo and not a.domain.missing:
+            case "minimum" if b.domain.hi <= a.domain.lo and not a.domain.missing and not self.fails(a):
                 return b
-            case "maximum" if a.domain.lo >= b.domain.hi and not b.domain.missing:
+            case "maximum" if a.domain.lo >= b.domain.hi and not b.domain.missing and not self.fails(b):
                 return a
-            case "maximum" if b.domain.lo >= a.domain.hi and not a.domain.missing:
+            case "maximum" if b.domain.lo >= a.domain.hi and not a.domain.missing and not self.fails(a):
                 return b
         return None
 
@@ -380,6 +390,14 @@ class Graph:
         except (Inexact, ArithmeticError, ValueError):  # some state has no value, or no exact one
             return None
         return leaves, table
+
+
+def can_fail(node: Node) -> bool:
+    """Whether an operator may have no result for what its operands can be."""
+    if node.op == "required":
+        return True
+    op = ELEMENTWISE.get(node.op)
+    return op is not None and op.undefined is not None and op.undefined(*(a.domain for a in node.args))
 
 
 @lru_cache(maxsize=MOST_NODES)

@@ -194,7 +194,7 @@ class Lowering(Calls):
         if not isinstance(value, If) or declaration.when is None:
             return
         condition = self.condition(declaration.when, self.user)
-        if condition.constant == 0 and not self.declared.given:  # at one step a gate may well be closed
+        if condition.domain.constant == 0 and not self.declared.given:  # at one step a gate may well be closed
             labels, help = self.reachable(declaration.when)
             self.fail(
                 "gate-never-opens",
@@ -305,8 +305,8 @@ class Lowering(Calls):
                     expr.span,
                     help="compare what each rollout has: `correct >= 1`",
                 )
-            if truth.holds.constant is not None and not self.declared.given:
-                always = bool(truth.holds.constant)
+            if truth.holds.domain.constant is not None and not self.declared.given:
+                always = bool(truth.holds.domain.constant)
                 labels, help = self.reachable(expr)
                 self.fail(
                     "outcome-decided",

@@ -52,7 +52,7 @@ def gate_always_open(facts: Facts) -> Iterator[Diagnostic]:
     """
     for name in facts.declared.components:
         condition = _condition(facts, name)
-        if condition is not None and condition.constant == 1:
+        if condition is not None and condition.domain.constant == 1:
             yield facts.warn(
                 "gate-always-open",
                 f"the gate of `{name}` is never closed",
