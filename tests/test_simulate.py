@@ -181,3 +181,15 @@ def test_a_sum_of_a_value_with_itself_over_and_over_is_not_taken_apart():
     text = "rewardspec: 1\nsignals: {a: {range: [0, 1]}}\ncomponents: {c: d59}\ndefine:\n  d0: a\n"
     count = count_groups(rewardspec.loads(text + doubled + "advantage: grpo\n").program, "", 2)
     assert (count.advantage_groups, count.exact) == (2, False)
+
+
+def test_a_sum_that_is_too_close_to_call_is_a_bound():
+    """cos 2 is 2 cos^2 1 - 1, which nothing here shows: whether the sums are one cannot be told."""
+    text = """rewardspec: 1
+components:
+  a: {values: [0, 1]}
+  b: {values: [0, 1]}
+advantage: a * cos(2) - b * (2 * cos(1) * cos(1) - 1)
+"""
+    count = count_groups(rewardspec.loads(text).program, "", 1)
+    assert not count.exact and count.advantage_groups <= 3  # 0, cos 2 and -cos 2

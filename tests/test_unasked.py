@@ -95,6 +95,7 @@ def test_a_sum_over_components_that_are_all_missing_is_0():
         "  e: a\nadvantage: a if not log(c) > 0 else 0\n",
         "  e: a\nadvantage: min(a, 1 + 1 / c)\n",
         "  e: a\nadvantage: a + 0 * clip(1 / c, 0, 1)\n",
+        "  e: {expr: a, when: 1 / c == 3, otherwise: a}\nadvantage: a + e\n",
         "  e: a\nadvantage: a if 1 / c > 0.5 or a < 2 else 0\n",
     ],
 )

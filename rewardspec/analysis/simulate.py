@@ -123,7 +123,8 @@ def count_groups(
     except KeyboardInterrupt:
         shares, interrupted = None, True
     signal = None if None in whole.values else _signal(whole, shares)  # a group without a value would end the run
-    return Count(name, group_size, rewards, len(whole), exact and all_rewards, signal, interrupted)
+    exact = exact and all_rewards and not whole.unsure
+    return Count(name, group_size, rewards, len(whole), exact, signal, interrupted)
 
 
 def part_vectors(

@@ -146,7 +146,7 @@ class Graph:
             condition = condition.args[0]
         known = conjuncts(condition)
         then = self.assume(then, known)
-        if then is otherwise:
+        if then is otherwise and not self.fails(condition):
             return self.spread(then, level)
         if condition.op == "present" and condition.args[0] is then and otherwise.op == "missing":
             return then
