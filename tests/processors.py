@@ -1,5 +1,7 @@
 """Runs tests of numbers as processors of other kinds would: `python tests/processors.py [pytest's arguments]`.
 
+`python tests/processors.py tests` runs them all in that way.
+
 Libraries choose their code by the processor, and round differently. Each setting asks for that of one kind, at or
 below what this machine has. Exit status 1 if any fails.
 """
@@ -29,7 +31,7 @@ def settings():
 
 
 def main(arguments):
-    tests = [a for a in arguments if a.endswith(".py") or ".py::" in a]
+    tests = [a for a in arguments if os.path.exists(a.partition("::")[0])]
     arguments = [*arguments, *([] if tests else (f"tests/{name}.py" for name in NUMBERS))]
     failed = []
     for name, environment in settings():
