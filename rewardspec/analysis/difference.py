@@ -15,6 +15,7 @@ from rewardspec.analysis.verify import Question
 from rewardspec.compiler import Spec
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import walk
+from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import sign
 from rewardspec.spec.declarations import Column
@@ -96,10 +97,12 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
     for size in sizes:
         sized = Sized(size)
         work = sum(len(walk([q.root])) for q in questions) * size * len(moments)
+        allowance = Allowance(MOST_EFFORT // len(sizes))
         groups, is_all = _groups(columns, questions, size, work)
-        if not is_all:
-            left_out[f"{len(groups):,} groups of {size} were drawn"] = None
-        for members, coarse in groups:
+        for looked_at, (members, coarse) in enumerate(groups):
+            if allowance.is_spent:
+                groups, is_all = groups[:looked_at], False
+                break
             if not all(_allows(question, columns, members, coarse) for question in questions):
                 left_out["only one of the specs allows some groups"] = None
                 continue
@@ -139,6 +142,8 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
                     )
                     for m, x, y in zip(members, a, b, strict=True)
                 ]
+        if not is_all:
+            left_out[f"{len(groups):,} groups of {size} were drawn"] = None
         found.append(sized)
     return Difference(_changes(before, after), found, len(moments), list(left_out))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rewardspec.ops.effort import Allowance
 from rewardspec.ops.real import UNKNOWN, Pool, Real, TooClose
 
 MOST_SUMS = 3_000_000  # vectors kept at once
@@ -63,7 +64,9 @@ def vectors(found: Iterable[tuple[Sequence, float]]) -> Vectors:
     return Vectors(list(number), np.array(list(mass), dtype=np.int64), np.array(list(mass.values())), float(unsure))
 
 
-def add(a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None) -> Vectors:
+def add(
+    a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None, allowance: Allowance | None = None
+) -> Vectors:
     """Every sum of a vector of `a` and one of `b`, with its probability if the two are independent.
 
     progress: called with the number of sums known so far. Raises TooMany.
@@ -73,7 +76,11 @@ def add(a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None) -
         raise TooMany
     sums: dict = {}
     pool = Pool()
-    found = [[pool.canonical(_plus(x, y)) for y in b.values] for x in a.values]
+    found = []
+    for x in a.values:
+        if slow and allowance is not None and allowance.is_spent:
+            raise TooMany
+        found.append([pool.canonical(_plus(x, y)) for y in b.values])
     table = np.array([[-1 if v is UNKNOWN else sums.setdefault(v, len(sums)) for v in row] for row in found])
     size = a.rows.shape[1]
     members, counts = _runs(b.rows)

@@ -19,7 +19,9 @@ import numpy as np
 from rewardspec.analysis.growth import TooMany, Vectors, add, vectors
 from rewardspec.analysis.parts import (
     EVENLY,
+    FEW,
     Model,
+    States,
     column_points,
     columns_of,
     connected,
@@ -33,6 +35,7 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.lower import Program
 from rewardspec.ir.shares import find_shares
+from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.real import UNKNOWN, Pool, TooClose, approximate
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.types import Level
@@ -99,7 +102,8 @@ def count_groups(
     """
     given = {name: Fraction(0) for name in ("step", "total_steps", "progress")} | dict(given or {})
     root, exact = without_batch(program.graph, program.advantage)
-    rewards, all_rewards = _reward_groups(program, group_size, given)
+    rewards, all_rewards = _reward_groups(program, group_size, given, Allowance())
+    allowance = Allowance()
     known = 1
 
     def watch(count: int) -> None:
@@ -112,14 +116,17 @@ def count_groups(
         whole: Vectors | None = None
         nodes = split(program.graph, root)
         for node in nodes:
-            found, all_cases = part_vectors(program, node, group_size, given, seed, model)
+            found, all_cases = part_vectors(program, node, group_size, given, seed, model, allowance)
             exact = exact and all_cases
-            whole = found if whole is None else add(whole, found, watch)
+            whole = found if whole is None else add(whole, found, watch, allowance)
             watch(len(whole))
     except (TooMany, TooClose, KeyboardInterrupt) as stop:  # every part has a vector of equal values, so sets only grow
         return Count(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
     try:
-        shares, interrupted = _variance_shares(program, root, nodes, group_size, given, seed, model), False
+        shares, interrupted = (
+            _variance_shares(program, root, nodes, group_size, given, seed, model, Allowance(MOST_EFFORT // 4)),
+            False,
+        )
     except KeyboardInterrupt:
         shares, interrupted = None, True
     signal = None if None in whole.values else _signal(whole, shares)  # a group without a value would end the run
@@ -128,41 +135,70 @@ def count_groups(
 
 
 def part_vectors(
-    program: Program, node: Node, size: int, given: Mapping[str, Fraction], seed: int = 0, model: Model = EVENLY
+    program: Program,
+    node: Node,
+    size: int,
+    given: Mapping[str, Fraction],
+    seed: int = 0,
+    model: Model = EVENLY,
+    allowance: Allowance | None = None,
 ) -> tuple[Vectors, bool]:
     """The vectors that a part of the advantage can have, up to order, and whether these are exactly all.
 
     Raises TooClose where no group has values that can be told apart.
     """
-    states = find_states(program, [node], given, model=model)
+    allowance = allowance or Allowance()
+    states = find_states(program, [node], given, model=model, allowance=allowance)
     evaluate = GroupEvaluator(node, states.start, given)
     most = MOST_REALS // size if any(n.op in NOT_ROOTS for n in walk([node])) else MOST_GROUPS
-    found = vectors((evaluate(members, group), mass) for members, group, mass in states.each_group(size, most, seed))
-    return found, states.complete and not found.unsure and states.count(size) <= most
+    groups, is_all = _tried(states, evaluate, size, most, seed, allowance)
+    found = vectors(groups)
+    return found, states.complete and not found.unsure and is_all
+
+
+def _tried(
+    states: States, ask: Callable[[tuple, dict], list], size: int, most: int, seed: int, allowance: Allowance
+) -> tuple[list[tuple[list, float]], bool]:
+    """What is asked of groups, with their probabilities, and whether these are all groups.
+
+    Where the allowance does not last for all, a part of as many is drawn.
+    """
+    found: list = []
+    own = allowance.part()
+    for members, group, mass in states.each_group(size, most, seed):
+        if own.is_spent and len(found) >= FEW:
+            if states.count(size) > most:  # they were drawn
+                return [(value, mass * most / len(found)) for value, mass in found], False
+            few = states.each_group(size, max(FEW // 2, len(found) // 4), seed)
+            return [(ask(members, group), mass) for members, group, mass in few], False
+        found.append((ask(members, group), mass))
+    return found, states.count(size) <= most
 
 
 # Reward groups -----------------------------------------------------------------------------------
 
 
-def _reward_groups(program: Program, size: int, given: Mapping[str, Fraction]) -> tuple[int, bool]:
+def _reward_groups(
+    program: Program, size: int, given: Mapping[str, Fraction], allowance: Allowance
+) -> tuple[int, bool]:
     """Distinct multisets of shaped reward vectors, and whether that is exactly their number."""
     shaped = [component.shaped for component in program.components]
     nodes = walk(shaped)
     own = of_rollout(nodes)
     if any(n not in own and (n.op in REDUCTIONS or n.op in ("given", "copies")) for n in nodes):
         try:
-            return _of_groups(program, shaped, size, given)
+            return _of_groups(program, shaped, size, given, allowance)
         except TooClose:
             return 1, False
     if any(_is_coarse_column(n) for n in nodes):
         try:
-            return _of_kinds(program, shaped, size, given)
+            return _of_kinds(program, shaped, size, given, allowance)
         except TooClose:
             return 1, False
     points, _, complete = column_points(program, shaped)
     count = 1
     for members in connected(shaped):
-        found, all_cases = joint_values(program.graph, members, points, given)
+        found, all_cases = joint_values(program.graph, members, points, given, allowance)
         pools = [Pool() for _ in members]
         apart = [all(p.canonical(v) is not UNKNOWN for p, v in zip(pools, key, strict=True)) for key in found]
         count, complete = count * max(1, sum(apart)), complete and all_cases and all(apart)
@@ -173,14 +209,14 @@ def _is_coarse_column(node: Node) -> bool:
     return node.op == "column" and node.level < Level.ROLLOUT
 
 
-def _of_groups(program: Program, shaped: list[Node], size: int, given) -> tuple[int, bool]:
+def _of_groups(program: Program, shaped: list[Node], size: int, given, allowance: Allowance) -> tuple[int, bool]:
     """Where a component looks at its group: what every group has, one group after another."""
-    states = find_states(program, shaped, given)
+    states = find_states(program, shaped, given, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     most = MOST_REALS // size if any(n.op in NOT_ROOTS for n in walk(shaped)) else MOST_GROUPS
-    found, complete = set(), states.complete and states.count(size) <= most
-    for members, group, _ in states.each_group(size, most):
-        columns = [e(members, group) for e in evaluators]
+    groups, is_all = _tried(states, lambda m, group: [e(m, group) for e in evaluators], size, most, 0, allowance)
+    found, complete = set(), states.complete and is_all
+    for columns, _ in groups:
         if any(v is UNKNOWN for column in columns for v in column):
             complete = False
         else:
@@ -188,9 +224,9 @@ def _of_groups(program: Program, shaped: list[Node], size: int, given) -> tuple[
     return max(1, len(found)), complete
 
 
-def _of_kinds(program: Program, shaped: list[Node], size: int, given) -> tuple[int, bool]:
+def _of_kinds(program: Program, shaped: list[Node], size: int, given, allowance: Allowance) -> tuple[int, bool]:
     """Where columns of group level make groups of several kinds: what each kind can have, counted once."""
-    states = find_states(program, shaped, given)
+    states = find_states(program, shaped, given, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     kinds = {
         frozenset(tuple(e([rollout], group)[0] for e in evaluators) for rollout in states.rollouts)
@@ -233,7 +269,7 @@ def _is_zero(value) -> bool | None:
 
 
 def _variance_shares(
-    program: Program, root: Node, nodes: list[Node], size: int, given, seed: int, model: Model
+    program: Program, root: Node, nodes: list[Node], size: int, given, seed: int, model: Model, allowance: Allowance
 ) -> dict[str, float] | None:
     """Each component's share of the advantage's variance: its covariance with the part that it stands in.
 
@@ -248,22 +284,29 @@ def _variance_shares(
         inside = [(c.name, s) for c, s in zip(program.components, found, strict=True) if columns_of([s]) & names]
         if any(not columns_of([share]) <= names for _, share in inside):
             return None
-        moments = _moments(program, [node, *(share for _, share in inside)], size, given, seed, model)
+        moments = _moments(program, [node, *(share for _, share in inside)], size, given, seed, model, allowance)
         total += moments[0]
         for (name, _), value in zip(inside, moments[1:], strict=True):
             own[name] += value
     return {name: float(value / total) for name, value in own.items()} if total > 0 else None
 
 
-def _moments(program: Program, nodes: list[Node], size: int, given, seed: int, model: Model) -> list[float]:
+def _moments(
+    program: Program, nodes: list[Node], size: int, given, seed: int, model: Model, allowance: Allowance
+) -> list[float]:
     """The covariance of each node with the first, over rollouts of all groups."""
-    states = find_states(program, nodes, given, model)
+    states = find_states(program, nodes, given, model, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given, True) for node in nodes]
     means, products, whole = np.zeros(len(nodes)), np.zeros(len(nodes)), 0.0
     floats = {row: tuple(None if v is None else approximate(v) for v in row) for row in states.rollouts}
-    for members, group, mass in states.each_group(size, MOST_GROUPS // 30, seed):
+
+    def ask(members: tuple, group: dict) -> list:
         members = [floats[row] for row in members]
-        rows = np.array([[0.0 if v is None else v for v in e(members, group)] for e in evaluators], dtype=float)
+        return [[0.0 if v is None else v for v in e(members, group)] for e in evaluators]
+
+    groups, _ = _tried(states, ask, size, MOST_GROUPS // 30, seed, allowance)
+    for found, mass in groups:
+        rows = np.array(found, dtype=float)
         means += mass * rows.mean(1)
         products += mass * (rows * rows[0]).mean(1)
         whole += mass

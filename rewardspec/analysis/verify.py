@@ -34,6 +34,7 @@ from rewardspec.ir.checks import demand, find_checks
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.lower import Program, lower
+from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN, approximate
 from rewardspec.ops.reductions import REDUCTIONS
@@ -46,6 +47,7 @@ MOST_GROUPS = 200_000  # of one size that are tried; beyond them as many are dra
 MOST_STATES = 4096  # of one rollout
 MOST_VALUES = 60_000_000  # of nodes, in all groups of one size
 MOST_EXACT = 4_000_000  # of them, that exact arithmetic finds for one guarantee
+FEW = 256  # rollouts that are looked at however dear they are
 AT_ONCE = 200_000  # rollouts that are looked at together
 NOTHING = 2  # the margin of `all` of nothing, above what a comparison can have
 ROUNDS = 12  # of local search where domains are intervals
@@ -248,6 +250,9 @@ class Question:
             rows = list(zip(*(draw.choices(values, k=few) for values in points), strict=True))
             complete = False
         key = self._rollout_values(rows)
+        if key is None:
+            rows, complete = random.Random(0).sample(rows, min(FEW, len(rows))), False
+            key = rows
         kept: dict = {}
         for row, values in zip(rows, key, strict=True):
             kept.setdefault(values, row)
@@ -256,8 +261,12 @@ class Question:
             return random.Random(0).sample(found, MOST_STATES), False
         return found, complete
 
-    def _rollout_values(self, rows: list[tuple]) -> list[tuple]:
-        """What of each rollout is ever asked for: the values of its own nodes, where the gates before them are open."""
+    def _rollout_values(self, rows: list[tuple]) -> list[tuple] | None:
+        """What of each rollout is ever asked for: the values of its own nodes, where the gates before them are open.
+
+        None where it takes too much to find them.
+        """
+        allowance = Allowance()
         nodes = walk(self.nodes)
         own, users = of_rollout(nodes), users_of(nodes)
         ends = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, self.nodes)]
@@ -267,13 +276,20 @@ class Question:
         if any(n.op == "given" for n in walk(wanted)):
             return rows
         values: dict[Node, list] = {}
+        number = [{v: i for i, v in enumerate(points)} for points in self.fine.values()]
+        places = [tuple(map(dict.__getitem__, number, row)) for row in rows]  # whole numbers are soon told apart
         try:
             for n in wanted:
                 read = [(at, c) for at, c in enumerate(self.fine) if c in walk([n])]
-                of_each = [tuple(row[at] for at, _ in read) for row in rows]
-                kinds = list(dict.fromkeys(of_each))
-                found = GroupEvaluator(n, [c for _, c in read], {}, floats=False)(kinds, {})
-                value_of = dict(zip(kinds, found, strict=True))
+                of_each = [tuple(row[at] for at, _ in read) for row in places]
+                first_of = dict(zip(reversed(of_each), reversed(rows), strict=True))
+                kinds = [tuple(row[at] for at, _ in read) for row in first_of.values()]
+                evaluate, found = GroupEvaluator(n, [c for _, c in read], {}, floats=False), []
+                for first in range(0, len(kinds), FEW):
+                    if allowance.is_spent:
+                        return None
+                    found += evaluate(kinds[first : first + FEW], {})
+                value_of = dict(zip(first_of, found, strict=True))
                 values[n] = [value_of[kind] for kind in of_each]
         except Inexact:
             return rows
@@ -345,12 +361,16 @@ class Question:
                 done += len(some)
                 if progress is not None:
                     progress(size, done, whole)
+        allowance = Allowance()
         for name in names:
             answer, node = answers[name], self.program.guarantees[name]
             suspects = sorted(open_groups[name], key=lambda g: len(set(g[0])))  # the plainest first
             most = max(100, MOST_EXACT // (size * len(walk([node]))))
             answer.all &= len(suspects) <= most
             for tried, (row, kind) in enumerate(suspects[:most]):
+                if allowance.is_spent and tried >= 100:
+                    answer.all = False
+                    break
                 group = (tuple(states[k] for k in row), *kind)
                 status = self.decide(node, group)
                 answer.unsure |= status == UNSURE

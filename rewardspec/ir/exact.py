@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import pi
 
 from rewardspec.ir.graph import Node, evaluate, is_elementwise, walk
+from rewardspec.ops.effort import spend, weight
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN, Pool, TooClose, real
 from rewardspec.ops.reductions import REDUCTIONS
@@ -31,6 +32,7 @@ class GroupEvaluator:
         self.root, self.start, self.given, self.floats = root, tuple(start), given, floats
         self.order = walk([root], known=self.start)
         self.known: dict[tuple, object] = {}
+        self.weights: dict[Node, int] = {}  # of the largest value that a node had
         self.pool = Pool()
 
     def __call__(self, rollouts: Sequence[tuple], group: Mapping[str, Fraction]) -> list:
@@ -45,6 +47,7 @@ class GroupEvaluator:
         size = len(rollouts)
         values: dict[Node, list] = {node: [r[i] for r in rollouts] for i, node in enumerate(self.start)}
         for node in self.order:
+            spend(size * self.weights.get(node, 1))
             if node.op == "column":
                 value = group[node.attributes[0]]
                 values[node] = [float(value) if self.floats and value is not None else value] * size
@@ -82,6 +85,7 @@ class GroupEvaluator:
             key = (node.id, row)
             if key not in self.known:
                 self.known[key] = self.apply(node, row)
+                self.weigh(node, self.known[key])
             result.append(self.known[key])
         return result
 
@@ -131,7 +135,16 @@ class GroupEvaluator:
                 self.known[key] = REDUCTIONS[node.op].exact(values, self.parameter(node))
             except TooClose:
                 self.known[key] = UNKNOWN
+            found = self.known[key]
+            self.weigh(node, *(found if isinstance(found, list) else [found]))
         return self.known[key]
+
+    def weigh(self, node: Node, *found) -> None:
+        """Count what it took to find values of a node."""
+        heaviest = max(map(weight, found), default=1)
+        spend(4 * heaviest)
+        if heaviest > self.weights.get(node, 1):
+            self.weights[node] = heaviest
 
     def parameter(self, node: Node):
         parameter = node.attributes[1]

@@ -99,7 +99,10 @@ def _dead_shares(facts: Facts, model: Model) -> Iterator[tuple[int, float, bool]
         facts.leave_out("dead-groups", f"there are over {MOST_CASES} kinds of rollouts; `simulate --p` counts them")
         return
     states = find_states(program, [root], moment, model=model)
-    left = MOST_VALUES // len(walk([root])) if states.complete else 0  # rollouts
+    if not states.complete:
+        facts.leave_out("dead-groups", "there are too many kinds of rollouts; `simulate --p` draws some")
+        return
+    left = MOST_VALUES // len(walk([root]))  # rollouts
     evaluate = GroupEvaluator(root, states.start, moment)
     for size in facts.run.sizes:
         is_all = 3 * states.count(size) * size <= left

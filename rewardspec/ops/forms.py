@@ -15,6 +15,7 @@ from itertools import count
 from weakref import WeakValueDictionary
 
 from rewardspec.ops import exact
+from rewardspec.ops.effort import spend
 from rewardspec.ops.exact import Surd
 from rewardspec.ops.real import PRECISIONS, Real, enclosure, parts, precision
 
@@ -141,6 +142,7 @@ def _make(op: str, args: list[Form]) -> Form:
 
 def plus(*forms: Form) -> Form:
     total: Form = {}
+    spend(2 * sum(map(len, forms)))
     for form in forms:
         for monomial, q in form.items():
             q += total.get(monomial, 0)
@@ -175,6 +177,7 @@ def _settled(exponents: dict) -> tuple[Monomial, Fraction, Form | None]:
     """A monomial, a rational factor, and a sum to multiply by: whole powers of primes and sums are multiplied out."""
     factor, sums = Fraction(1), None
     left = []
+    spend(8 + 6 * len(exponents))
     for s, e in exponents.items():
         whole = e.numerator // e.denominator
         if s.kind == "prime" and whole:
@@ -427,6 +430,7 @@ def _numerator(form: Form) -> tuple[Form, int]:
     """A form without fractions that is 0 where this one is, and the sign of what it was multiplied by."""
     direction = 1
     for _ in range(MOST_FACTORS):
+        spend(2 * len(form) * sum(map(len, form)))
         least = {s: min(dict(m).get(s, Fraction(0)) for m in form) for m in form for s, _ in m if s.kind == "sum"}
         below = {s: -(e.numerator // e.denominator) for s, e in least.items() if e < 0}
         if not below:
@@ -494,6 +498,7 @@ def _sum_of_balls(form: Form, bits: int):
     from flint import arb, fmpq
 
     total = arb(0)
+    spend(4 * sum(1 + len(m) for m in form))
     for monomial, q in form.items():
         term = arb(fmpq(q.numerator, q.denominator))
         for s, e in monomial:

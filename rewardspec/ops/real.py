@@ -16,6 +16,7 @@ from functools import cache
 from math import inf, isfinite
 from weakref import WeakValueDictionary
 
+from rewardspec.ops.effort import spend
 from rewardspec.ops.exact import Inexact, Surd
 
 PRECISIONS = (100, 300, 900, 2700)  # bits of the enclosures that are tried, one after another
@@ -154,6 +155,7 @@ def compare(a: Number, b: Number) -> int:
     """-1, 0 or 1 as `a` is below `b`, equal or above. Raises TooClose."""
     if a is b:
         return 0
+    spend(6)
     first, second = enclosure(a, PRECISIONS[0]), enclosure(b, PRECISIONS[0])
     if first < second:
         return -1
@@ -261,6 +263,7 @@ def enclosure(value: Number, bits: int):
     if found is None:
         with precision(bits):
             for part in parts(value, lambda r: bits in r.balls):
+                spend(8 + bits // 100)
                 part.balls[bits] = _RULES()[part.op](
                     *(a.balls[bits] if isinstance(a, Real) else _plain(a) for a in part.args)
                 )
