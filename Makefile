@@ -20,7 +20,7 @@ demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, cou
 
 test: lint  ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
-	$(MAKE) test-processors
+	$(BIN)/python tests/processors.py tests/test_rounding.py
 	$(MAKE) test-openrlhf
 
 lint: $(VENV)/.test  ## what a linter finds, and the layout of the code
