@@ -307,7 +307,7 @@ def test_the_entry_point_installs_the_hooks_or_says_why_not(broken, tmp_path):
     assert done.stdout.splitlines()[-1] == f"{not broken} {not broken} True"
     for what in (
         "`verl.utils.config.validate_config`",
-        "`verl.trainer.ppo.ray_trainer` as it was (AttributeError: module 'verl.trainer.ppo.ray_trainer' has no",
+        "`verl.trainer.ppo.ray_trainer` as it was (AttributeError: ",  # Python words it by how far the import got
     ):
         assert (f"this verl has no {what}" in done.stderr) == broken
 

@@ -152,7 +152,9 @@ def said(target, files):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_constants_and_seed_stand_in_what_is_written(target, monkeypatch, tmp_path):
-    monkeypatch.setenv("REWARDSPEC", str(SPECS / "gdpo/math.yaml"))  # what importing `trl_hook` reads
+    if target == "trl":  # importing `trl_hook` would change TRL's trainers for the tests that follow
+        monkeypatch.setenv("REWARDSPEC", str(SPECS / "gdpo/math.yaml"))
+        monkeypatch.setattr("rewardspec.adapters.trl.install", lambda *_, **__: None)
     spec, seed = rewardspec.loads(USES, constants=CONSTANTS), None if target == "trl" else 11
     files = embedded(spec, target, constants=CONSTANTS, seed=seed)
     assert said(target, files) == (CONSTANTS, seed)

@@ -211,7 +211,7 @@ def _run(program: str, tests: Tests, limits: Limits) -> Verdict | None:
         _log.warning("a program could not be run: %s", error)
         return None
     if any(result.end == "unusable" for result in results):
-        _log.warning("a test needs what is not here: %s", shorten(tests.in_python[0], 200))
+        _log.warning("a test needs what is not here: %s", shorten(str(tests.in_python[0]), 200))
         return None
     return Verdict(sum(passed), count, all(result.end == "ok" for result in results))
 
