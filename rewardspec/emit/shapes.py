@@ -208,7 +208,7 @@ class Shapes:
             return self.summed(x.args[0]) or [x.args[0]]  # the mean is no larger than the largest of the group
         if x.op in SUMS or x.op in CHOICES:
             inner = [(a, self.summed(a)) for a in (x.args[1:] if x.op == "if" else x.args)]
-            if x.op in CHOICES and all(s is None for _, s in inner):
+            if (x.op in CHOICES or x.op == "neg") and all(s is None for _, s in inner):
                 return None
             terms = [s if s is not None else [a] for a, s in inner]
             if x.op in CHOICES:  # what is not chosen is in no sum: it may be infinite, or have no value
@@ -249,15 +249,10 @@ def _terms(node: Node, sign: int = 1) -> list[tuple[Node, int]]:
 
 
 def _is_deviation(node: Node) -> bool:
-    return (
-        node.op == "-"
-        and node.args[1].op in ("mean", "spread")
-        and "mean"
-        in (
-            node.args[1].op,
-            node.args[1].args[0].op,
-        )
-    )
+    if node.op != "-":
+        return False
+    mean = node.args[1]
+    return mean.op == "mean" or (mean.op == "spread" and mean.args[0].op == "mean")
 
 
 def _exact(node: Node) -> bool:
