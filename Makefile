@@ -20,16 +20,16 @@ demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, cou
 
 test: lint  ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
-	$(BIN)/python tests/processors.py tests/test_rounding.py
+	$(BIN)/python tests/processors.py tests/unit/test_rounding.py
 	$(MAKE) test-openrlhf
 
 lint: $(VENV)/.test  ## what a linter finds, and the layout of the code
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 
-# What breaks becomes a file in tests/seeds, which every run of the tests tries. SEED=N repeats a run.
+# What breaks becomes a file in tests/random/seeds, which every run of the tests tries. SEED=N repeats a run.
 fuzz: $(VENV)/.test  ## FUZZ times as many specs as the tests try, new ones every time
-	FUZZ=$(FUZZ) $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/test_fuzz.py $(addprefix --hypothesis-seed=,$(SEED))
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/random/test_fuzz.py $(addprefix --hypothesis-seed=,$(SEED))
 
 test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
 	OMP_NUM_THREADS=1 $(OPENRLHF)/bin/python -m pytest tests/openrlhf

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 import rewardspec
-from rewardspec.analysis.replay import BadLog
-from rewardspec.analysis.simulate import count_groups
+from rewardspec.prove.replay import BadLog
+from rewardspec.prove.simulate import count_groups
 from rewardspec.resources import resource
 
 console = Console(width=100)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import rewardspec
-from rewardspec.analysis.replay import Log, read_log
+from rewardspec.prove.replay import Log, read_log
 
 FOLDER = Path(__file__).resolve().parent / "trl"
 LOG = FOLDER / "rollouts.parquet"

@@ -7,7 +7,7 @@ out.advantages
 """
 
 from rewardspec._version import __version__
-from rewardspec.compiler import Spec, compile, load, loads
-from rewardspec.diagnostics import Diagnostic, SpecError
+from rewardspec.spec import Spec, compile, load, loads
+from rewardspec.text.diagnostics import Diagnostic, SpecError
 
 __all__ = ["Diagnostic", "Spec", "SpecError", "__version__", "compile", "load", "loads"]

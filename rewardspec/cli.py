@@ -15,11 +15,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from rewardspec._version import __version__
-from rewardspec.analysis.columns import PREFIX
-from rewardspec.compiler import Spec, read_file
-from rewardspec.compiler import check as check_source
-from rewardspec.diagnostics import Diagnostic, SpecError, did_you_mean
-from rewardspec.shown import Inert, inert_json, printed, shown
+from rewardspec.logs.columns import PREFIX
+from rewardspec.spec import Spec, read_file
+from rewardspec.spec import check as check_source
+from rewardspec.text.diagnostics import Diagnostic, SpecError, did_you_mean
+from rewardspec.text.shown import Inert, inert_json, printed, shown
 
 app = typer.Typer(
     help="Reward specs: read, checked, compiled to one torch advantage function.",
@@ -157,9 +157,9 @@ def check(
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Say everything that is wrong with specs, before anything runs."""
-    from rewardspec.analysis.policy import read_rates
-    from rewardspec.analysis.report import github, sarif
+    from rewardspec.groups.policy import read_rates
     from rewardspec.lint.finding import Run, codes, look, page
+    from rewardspec.lint.report import github, sarif
 
     if format not in ("text", "json", "sarif", "github"):
         _misuse(f"--format is text, json, sarif or github, not {format!r}")
@@ -218,7 +218,7 @@ def list_(
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
     """Show what there is to use, each with its source: schemes, functions, rewards, dialects, specs, findings."""
-    from rewardspec.analysis.catalogue import Entry, catalogue
+    from rewardspec.language.catalogue import Entry, catalogue
     from rewardspec.lint.finding import codes, page
 
     if format not in ("table", "json"):
@@ -279,7 +279,7 @@ def compile_(
 
 def _keep(output: Path, *reads: Path) -> None:
     """End the command where it would write over what it has read."""
-    from rewardspec.analysis.outputs import is_same
+    from rewardspec.logs.outputs import is_same
 
     for path in reads:
         if is_same(path, output):
@@ -329,9 +329,9 @@ def explain(
 
     In place of a file it takes the code of a finding, and explains that.
     """
-    from rewardspec.analysis.explain import explain as explain_spec
-    from rewardspec.analysis.schedule import read_moments, schedule
     from rewardspec.lint.finding import codes, page
+    from rewardspec.prove.explain import explain as explain_spec
+    from rewardspec.prove.schedule import read_moments, schedule
 
     if not file.exists() and page(file.name) is not None:
         _say(f"{file.name}\n\n{page(file.name)}")
@@ -380,10 +380,10 @@ def label_(
 
     The token goes into the first user message. Lines that cannot be labelled are reported and left out.
     """
-    from rewardspec.analysis.label import label
-    from rewardspec.analysis.outputs import check_paths, held
-    from rewardspec.analysis.outputs import replace as replace_file
-    from rewardspec.analysis.rows import read_lines
+    from rewardspec.logs.outputs import check_paths, held
+    from rewardspec.logs.outputs import replace as replace_file
+    from rewardspec.logs.rows import read_lines
+    from rewardspec.scoring.label import label
 
     loaded = _load(spec, set_)
     try:
@@ -449,11 +449,11 @@ def score_(
     """
     from rich.progress import Progress
 
-    from rewardspec.analysis.outputs import BadPath
-    from rewardspec.analysis.rows import BadLog
-    from rewardspec.analysis.score import score
+    from rewardspec.logs.outputs import BadPath
+    from rewardspec.logs.rows import BadLog
     from rewardspec.rewards.permission import NotAllowed
     from rewardspec.rewards.reward import ScoringError
+    from rewardspec.scoring.score import score
 
     loaded = _load(spec, set_)
     allowed = _allowed(trust, allow_python)
@@ -576,8 +576,8 @@ def simulate(
 
 def _counted(specs, sizes: list[int], rates: str, given, is_shown: bool) -> list:
     """A count for every spec and size, up to an interrupt; progress goes to a terminal."""
-    from rewardspec.analysis.policy import policy, read_rates
-    from rewardspec.analysis.simulate import count_groups
+    from rewardspec.groups.policy import policy, read_rates
+    from rewardspec.prove.simulate import count_groups
 
     rows = []
     try:
@@ -638,8 +638,8 @@ def _shares(shares: dict[str, float]) -> str:
 
 
 def _swept(specs, size: int, rates: str, given) -> dict:
-    from rewardspec.analysis.plot import by_rate
-    from rewardspec.analysis.policy import read_rates
+    from rewardspec.groups.policy import read_rates
+    from rewardspec.prove.plot import by_rate
 
     names = list(read_rates(rates)) if rates else []
     return {label: by_rate(spec, size, given, points=11, names=names) for label, spec in specs}
@@ -658,7 +658,7 @@ def _show_sweep(curves: dict, size: int) -> None:
 
 
 def _plot(path: Path, specs, rows: list, given) -> None:
-    from rewardspec.analysis.plot import draw
+    from rewardspec.prove.plot import draw
 
     try:
         draw(path, specs, rows, given)
@@ -670,8 +670,8 @@ def _plot(path: Path, specs, rows: list, given) -> None:
 
 
 def _replay(specs, path: Path, group_by: str | None, format: str, total_steps: int | None, prefix: str) -> None:
-    from rewardspec.analysis.replay import read_log, replay
-    from rewardspec.analysis.rows import BadLog
+    from rewardspec.logs.rows import BadLog
+    from rewardspec.prove.replay import read_log, replay
 
     found = []
     for label, spec in specs:
@@ -721,7 +721,7 @@ def _under(spec: Spec, schemes: list[str]) -> list[tuple[str, Spec]]:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of specs, for editors: `# yaml-language-server: $schema=spec.schema.json`."""
-    from rewardspec.analysis.editor import json_schema
+    from rewardspec.language.editor import json_schema
     from rewardspec.lint.finding import OF_SPEC, findings
 
     about = {code: finding.page.split("\n")[0] for code, finding in findings().items()}
@@ -734,7 +734,7 @@ def fmt(
     is_check: Annotated[bool, typer.Option("--check", help="Change nothing; status 1 if a file would change.")] = False,
 ) -> None:
     """Lay specs out canonically: indentation, space, needless parentheses. Comments stay."""
-    from rewardspec.syntax.layout import laid_out
+    from rewardspec.syntax.formatter import laid_out
 
     changed, broken = [], False
     for path in _expand(files):
@@ -764,7 +764,7 @@ def new(
     ] = "gdpo/math_conditioned",
 ) -> None:
     """Begin a spec from a published one."""
-    from rewardspec.analysis.editor import is_name, spec_like
+    from rewardspec.language.editor import is_name, spec_like
 
     if not is_name(name):
         _misuse(f"{name!r} cannot be a name: letters, digits, `-`, `_` and `.`")
@@ -804,8 +804,8 @@ def diff(
 
     Exit status 1 if they do.
     """
-    from rewardspec.analysis.difference import difference, difference_on_log
-    from rewardspec.analysis.rows import BadLog
+    from rewardspec.logs.rows import BadLog
+    from rewardspec.prove.difference import difference, difference_on_log
 
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
@@ -876,8 +876,8 @@ def verify(
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Prove the guarantees of specs, or show the smallest group that breaks one (exit status 1)."""
-    from rewardspec.analysis.verify import BROKEN_OFF, REFUTED
-    from rewardspec.analysis.verify import verify as verify_spec
+    from rewardspec.prove.verify import BROKEN_OFF, REFUTED
+    from rewardspec.prove.verify import verify as verify_spec
 
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
@@ -966,7 +966,7 @@ def _ranges(sizes: list[int]) -> str:
 
 def _solve(specs, what: str, sizes: list[int], format: str) -> None:
     """The safe weights of a component; exit status 1 where a spec has none."""
-    from rewardspec.analysis.solve import solve_weight
+    from rewardspec.prove.solve import solve_weight
 
     kind, _, name = what.partition(":")
     if kind != "weight" or not name:

@@ -1,7 +1,7 @@
 """Specs, and a batch of rewards for them, that every trainer is given: what they come to by the independent reference.
 
-Read by tests/test_parity.py (TRL, verl) and tests/openrlhf/test_parity_in_openrlhf.py, which run in environments of
-their own. All numbers are multiples of 1/16, so nothing depends on the float type that they are carried in.
+Read by tests/trainers/test_parity.py (TRL, verl) and tests/openrlhf/test_parity_in_openrlhf.py, which run in
+environments of their own. All numbers are multiples of 1/16, so nothing depends on the float type that carries them.
 """
 
 import runpy

@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-NUMBERS = ["test_rounding", "test_laws", "test_signal", "test_kernels"]
+NUMBERS = ["unit/test_rounding", "unit/test_laws", "unit/test_signal", "unit/test_kernels"]
 
 SETTINGS = {  # torch's vectors, and MKL's products
     "DEFAULT": {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"},

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from os import PathLike
 
-from rewardspec.compiler import Spec, load, loads
-from rewardspec.diagnostics import did_you_mean
-from rewardspec.shown import inert, printed, shown
+from rewardspec.spec import Spec, load, loads
+from rewardspec.text.diagnostics import did_you_mean
+from rewardspec.text.shown import inert, printed, shown
 
 
 class BindingError(ValueError):
     """A trainer's setting or columns that do not go with the spec. The message has a line for each.
 
-    Names in it are of others: it can be printed anywhere (`rewardspec.shown`).
+    Names in it are of others: it can be printed anywhere (`rewardspec.text.shown`).
     """
 
     def __init__(self, message: str):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, cannot_carry
-from rewardspec.compiler import Spec
-from rewardspec.quoting import comment, hydra, python_file, shell, yaml
 from rewardspec.rewards.permission import Allowed, read_allowed
 from rewardspec.rewards.trainers import AUTOMATIC
+from rewardspec.spec import Spec
+from rewardspec.text.quoting import comment, hydra, python_file, shell, yaml
 
 FILLED = {  # columns that adapters measure themselves
     "trl": AUTOMATIC,
@@ -106,8 +106,8 @@ here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"
 reward="${{1:?usage: ./run_verl.sh reward.py [overrides]}}"
 shift
 # Paths as Hydra reads them, whatever characters they have.
-spec="$(python -m rewardspec.quoting "$here/spec.yaml")"
-reward="$(python -m rewardspec.quoting "$reward")"
+spec="$(python -m rewardspec.text.quoting "$here/spec.yaml")"
+reward="$(python -m rewardspec.text.quoting "$reward")"
 export VERL_USE_EXTERNAL_MODULES="${{VERL_USE_EXTERNAL_MODULES:+$VERL_USE_EXTERNAL_MODULES,}}rewardspec.adapters.verl"
 exec python -m verl.trainer.main_ppo \\
   algorithm.adv_estimator=rewardspec \\

@@ -46,8 +46,8 @@ from rewardspec.adapters.openrlhf_checks import (
     total_steps,
 )
 from rewardspec.adapters.record import compare, record
-from rewardspec.compiler import Spec, loads
-from rewardspec.shown import printed
+from rewardspec.spec import Spec, loads
+from rewardspec.text.shown import printed
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rewardspec.adapters import signal
 from rewardspec.adapters.binding import BindingError, listed, same_meaning
-from rewardspec.compiler import Spec, loads
-from rewardspec.diagnostics import shorten
+from rewardspec.spec import Spec, loads
+from rewardspec.text.diagnostics import shorten
 
 TESTED = ("0.11.2",)
 WAS_TESTED = f"the adapter was tested with {', '.join(TESTED)}"

@@ -10,7 +10,7 @@ from rewardspec.adapters.binding import BindingError, check_rewards
 from rewardspec.adapters.openrlhf_checks import FILLED_IN
 from rewardspec.adapters.openrlhf_rollouts import SWALLOWED, unlike_groups, values
 from rewardspec.adapters.signal import Judge
-from rewardspec.compiler import Spec
+from rewardspec.spec import Spec
 
 # For a number of prompts: Experiences of one rollout each, how many prompts were taken, whether there are no more.
 Draw = Callable[[int], tuple[list, int, bool]]

@@ -10,7 +10,7 @@ import torch
 
 from rewardspec.adapters.binding import BindingError, check_rewards, listed
 from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
-from rewardspec.compiler import Spec, compile
+from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
 

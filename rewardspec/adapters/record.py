@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rewardspec._version import __version__
 from rewardspec.adapters.binding import BindingError
-from rewardspec.compiler import Spec
-from rewardspec.diagnostics import shorten
+from rewardspec.spec import Spec
+from rewardspec.text.diagnostics import shorten
 
 FILE = "rewardspec.json"  # in the folder of a checkpoint
 

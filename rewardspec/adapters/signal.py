@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rewardspec.analysis.parts import without_batch
-from rewardspec.compiler import Spec, compile
+from rewardspec.groups.parts import without_batch
 from rewardspec.ir.graph import walk
+from rewardspec.spec import Spec, compile
 
 
 def undecided(spec: Spec) -> list[str]:

@@ -36,10 +36,10 @@ from rewardspec.adapters.trl_checks import (
 )
 from rewardspec.adapters.trl_logs import log_result
 from rewardspec.adapters.trl_rows import moved
-from rewardspec.compiler import Spec, compile
 from rewardspec.rewards import for_trl
 from rewardspec.rewards.permission import Allowed, NotAllowed
-from rewardspec.shown import printed
+from rewardspec.spec import Spec, compile
+from rewardspec.text.shown import printed
 
 try:
     from accelerate.utils import gather_object

@@ -19,12 +19,12 @@ from os import PathLike
 from rewardspec.adapters.binding import BindingError, as_name, check_rewards, read_spec
 from rewardspec.adapters.trl import own_functions
 from rewardspec.adapters.trl_checks import no_reward
-from rewardspec.compiler import Spec, compile
 from rewardspec.ir.graph import walk
+from rewardspec.ops.domain import Level
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.rewards.permission import Allowed
 from rewardspec.rewards.trainers import AUTOMATIC
-from rewardspec.types import Level
+from rewardspec.spec import Spec, compile
 
 try:
     from trl.experimental.async_grpo import AsyncGRPOTrainer

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Iterable
 
 from rewardspec.adapters.binding import BindingError, as_name, check_rewards
-from rewardspec.compiler import Spec
 from rewardspec.rewards.trainers import AUTOMATIC
+from rewardspec.spec import Spec
 
 OWN = ("prompt", "completion", "completion_ids", "image", "images")  # keys of a row that TRL reads
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from rewardspec.adapters.binding import BindingError, check_rewards, listed
-from rewardspec.compiler import Spec, compile
+from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
 

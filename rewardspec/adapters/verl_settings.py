@@ -15,10 +15,10 @@ from pathlib import Path
 from rewardspec.adapters import signal
 from rewardspec.adapters.binding import BindingError, read_spec, same_meaning
 from rewardspec.adapters.jobs import job_variables, problems_everywhere
-from rewardspec.compiler import Spec, loads
-from rewardspec.diagnostics import shorten
 from rewardspec.lint.finding import Run, find
-from rewardspec.shown import printed
+from rewardspec.spec import Spec, loads
+from rewardspec.text.diagnostics import shorten
+from rewardspec.text.shown import printed
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.verl_rollouts import TOKEN, plain
-from rewardspec.conditioning import Condition
+from rewardspec.reward_tokens import Condition
 
 
 def draw_for_prompts(trainer, batch) -> None:

@@ -11,7 +11,7 @@ from rewardspec.adapters import record
 from rewardspec.adapters.binding import BindingError
 from rewardspec.adapters.signal import Judge
 from rewardspec.adapters.verl_settings import NAME, may_resume_changed
-from rewardspec.diagnostics import shorten
+from rewardspec.text.diagnostics import shorten
 
 logger = logging.getLogger(__name__)
 

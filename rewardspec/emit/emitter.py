@@ -11,16 +11,16 @@ import keyword
 import struct
 from collections.abc import Callable
 
-from rewardspec.emit.kernels import support_names, support_source
+from rewardspec.emit.runtime_source import support_names, support_source
 from rewardspec.emit.shapes import Key
 from rewardspec.emit.sources import ATOM, Sources
 from rewardspec.ir.checks import find_checks
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import Program
 from rewardspec.ir.shares import find_shares
-from rewardspec.quoting import python_file
-from rewardspec.spec.declarations import Column
-from rewardspec.types import Level
+from rewardspec.language.declarations import Column
+from rewardspec.lower.lower import Program
+from rewardspec.ops.domain import Level
+from rewardspec.text.quoting import python_file
 
 _OWN_NAMES = ("batch", "columns", "groups", "step", "total_steps", "seed", "shares", "rewarded", "advantages")
 _OWN_NAMES += ("torch", "math", "EPS", "COLUMNS")

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
+from rewardspec.ops.domain import Level
 from rewardspec.ops.elementwise import ELEMENTWISE
 from rewardspec.ops.reductions import REDUCTIONS, SPREADS
-from rewardspec.types import Level
 
 Key = tuple[Node, bool]  # a value as a number (False) or as a condition (True)
 

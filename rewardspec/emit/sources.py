@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from rewardspec.emit.shapes import Shapes, Weighted
 from rewardspec.ir.graph import Graph, Node
-from rewardspec.ir.names import PI
 from rewardspec.ir.patterns import ZScore
+from rewardspec.lower.names import PI
+from rewardspec.ops.domain import Level
 from rewardspec.ops.elementwise import ELEMENTWISE
 from rewardspec.ops.reductions import REDUCTIONS, SPREADS
-from rewardspec.types import Level
 
 ATOM = 10  # precedence of a name or a call
 

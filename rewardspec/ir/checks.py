@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import partial
 
 from rewardspec.ir.graph import Graph, Node, can_fail, conjuncts, walk
+from rewardspec.ops.domain import Domain, Level, interval
 from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.types import Domain, Level, interval
 
 MOST_PATHS = 8  # ways to reach a value that are told apart; beyond them it counts as always asked for
 
@@ -39,7 +39,10 @@ def find_checks(graph: Graph, roots: list[Node]) -> list[Check]:
     for node in order:
         if not can_fail(node):
             continue
-        bad = [graph.all_of([_undefined(graph, node, path), *path]) for path in sorted(asked[node], key=_key)]
+        bad = [
+            graph.all_of([_undefined(graph, node, path), *sorted(path, key=lambda c: c.id)])
+            for path in sorted(asked[node], key=_key)
+        ]
         failing = graph.any_of(bad)
         if failing.constant != 0:
             checks.append(Check(failing, _words(graph, node)))
@@ -66,7 +69,7 @@ def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set
     for root in roots:
         ask(root, frozenset())
     for node in reversed(order):
-        for path in list(asked[node]):
+        for path in sorted(asked[node], key=_key):  # an order of its own: nodes are made on the way
             if node.op == "if":
                 condition, then, otherwise = node.args
                 ask(condition, path)

@@ -13,11 +13,11 @@ from fractions import Fraction
 from math import pi
 
 from rewardspec.ir.graph import Node, evaluate, is_elementwise, walk
+from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import spend, weight
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN, Pool, TooClose, real
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.types import Level
 
 
 class GroupEvaluator:

@@ -13,11 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 
+from rewardspec.ops.domain import CONDITION, NOTHING, Bound, Domain, Level, finite, interval
 from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain, elementwise_exact
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.source import Span
-from rewardspec.types import CONDITION, NOTHING, Bound, Domain, Level, finite, interval
+from rewardspec.text.source import Span
 
 MOST_NODES = 10_000
 DEEPEST = 1000  # longest way from a node down to a leaf

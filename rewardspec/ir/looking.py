@@ -13,8 +13,8 @@ from math import inf
 
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
+from rewardspec.ops.domain import Domain, Level
 from rewardspec.ops.exact import Inexact
-from rewardspec.types import Domain, Level
 
 FAR = 10**6
 NOISE = 1e-6  # of floats, where there is no exact value: what is nearer to 0 says nothing of its sign

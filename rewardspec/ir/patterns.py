@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rewardspec.ir.graph import MOST_NODES, Graph, Node, conjuncts
-from rewardspec.types import Level
+from rewardspec.ops.domain import Level
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ sum afterwards is followed as long as it is linear in it, the statistics of the 
 from __future__ import annotations
 
 from rewardspec.ir.graph import Graph, Node, walk
-from rewardspec.types import Level
+from rewardspec.ops.domain import Level
 
 
 class _NotLinear(Exception):

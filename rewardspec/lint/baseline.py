@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewardspec.diagnostics import Diagnostic, Label, Report
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import Lowering
-from rewardspec.ir.values import Skip
+from rewardspec.language.prelude import prelude
 from rewardspec.lint.finding import Facts, finding
 from rewardspec.lint.outcome import named_component
+from rewardspec.lower.lower import Lowering
+from rewardspec.lower.values import Skip
+from rewardspec.ops.domain import Level
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.source import Span
-from rewardspec.spec.prelude import prelude
 from rewardspec.syntax.tree import Call, Name
-from rewardspec.types import Level, format_number
+from rewardspec.text.diagnostics import Diagnostic, Label, Report
+from rewardspec.text.numbers import format_number
+from rewardspec.text.source import Span
 
 _NO_SCHEMES = ("total", "measured")  # which specs write anew on purpose: `total: outcome * process`
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import inf
 
-from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.lint.finding import Facts, finding
 from rewardspec.lint.outcome import words_of
+from rewardspec.ops.domain import Level
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.types import Level, format_number
+from rewardspec.text.diagnostics import Diagnostic, Label
+from rewardspec.text.numbers import format_number
 
 SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
 USUAL_EPS = Fraction(1, 10**6)

@@ -12,24 +12,25 @@ from inspect import cleandoc
 from itertools import product
 from math import inf, prod
 
-from rewardspec.analysis.parts import columns_of, over_batch, points_of, users_of, without_batch
-from rewardspec.analysis.verify import Question
-from rewardspec.compiler import Spec, deep_stack
-from rewardspec.diagnostics import Diagnostic, Report, SpecError, did_you_mean, shorten
+from rewardspec.groups.parts import columns_of, over_batch, points_of, users_of, without_batch
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import Lowering, lower
-from rewardspec.ir.values import Skip
+from rewardspec.language.prelude import prelude
 from rewardspec.lint.errors import OF_ALLOW, PAGES
 from rewardspec.lint.outcome import Outcome, declared_outcome, most_like_an_outcome, named_outcome, names_of, parts
+from rewardspec.lower.lower import Lowering, lower
+from rewardspec.lower.values import Skip
+from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.source import Span
-from rewardspec.spec.prelude import prelude
+from rewardspec.prove.verify import Question
+from rewardspec.spec import Spec, deep_stack
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
 from rewardspec.syntax.yaml import Mapping
-from rewardspec.types import Level, format_number
+from rewardspec.text.diagnostics import Diagnostic, Report, SpecError, did_you_mean, shorten
+from rewardspec.text.numbers import format_number
+from rewardspec.text.source import Span
 
 SIZES = (2, 3)  # of the groups that are looked at
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one

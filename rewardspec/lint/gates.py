@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewardspec.analysis.verify import moments_of
-from rewardspec.diagnostics import Diagnostic, Label, Report
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import Lowering
-from rewardspec.ir.values import Skip
 from rewardspec.lint.finding import NO_OUTCOME, Facts, finding, some_rollouts
 from rewardspec.lint.outcome import Outcome, words_of
+from rewardspec.lower.lower import Lowering
+from rewardspec.lower.values import Skip
+from rewardspec.prove.verify import moments_of
 from rewardspec.syntax.tree import Expr, If, Operation
-from rewardspec.types import format_number
+from rewardspec.text.diagnostics import Diagnostic, Label, Report
+from rewardspec.text.numbers import format_number
 
 _LENGTHS = {"length", "lengths", "len", "truncated", "truncation", "overlong"}
 _COUNTED = {"token", "tokens", "word", "words", "char", "chars", "character", "characters"}

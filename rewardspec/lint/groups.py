@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
 
-from rewardspec.analysis.parts import (
+from rewardspec.groups.parts import (
     Model,
     States,
     column_points,
@@ -19,15 +19,15 @@ from rewardspec.analysis.parts import (
     split,
     users_of,
 )
-from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import Program
 from rewardspec.lint.finding import NO_LENGTH, NO_OUTCOME, NOT_EXACT, OF_BATCH, Facts, finding
 from rewardspec.lint.outcome import Outcome, words_of
 from rewardspec.lint.weights import scattered
+from rewardspec.lower.lower import Program
+from rewardspec.ops.domain import Level
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.types import Level
+from rewardspec.text.diagnostics import Diagnostic, Label
 
 MOSTLY = 0.5  # of groups without gradient
 SIZES = (4, 8, 16, 32)  # of groups that a spread is looked for in
@@ -61,7 +61,7 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     if facts.question.step == "shift":
         facts.leave_out("dead-groups", OF_BATCH)
         return
-    from rewardspec.analysis.policy import policy
+    from rewardspec.groups.policy import policy
 
     model = policy(facts.program, facts.run.rates)
     facts = facts.with_eps if facts.divides_by_eps else facts

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rewardspec.compiler import deep_stack
-from rewardspec.diagnostics import Diagnostic, Label, Report
 from rewardspec.ir.checks import find_checks
 from rewardspec.ir.graph import walk
-from rewardspec.ir.lower import lower
 from rewardspec.lint.finding import OF_BATCH, Facts, finding
-from rewardspec.source import Source, Span
+from rewardspec.lower.lower import lower
+from rewardspec.spec import deep_stack
 from rewardspec.syntax.expression import parse_expression
-from rewardspec.types import format_number
+from rewardspec.text.diagnostics import Diagnostic, Label, Report
+from rewardspec.text.numbers import format_number
+from rewardspec.text.source import Source, Span
 
 MOST_TRIED_KEEPS = 4  # conditions that a help may propose, tried one by one
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.finding import NOT_EXACT, Facts, finding
-from rewardspec.types import format_number
+from rewardspec.text.diagnostics import Diagnostic, Label
+from rewardspec.text.numbers import format_number
 
 GROUPS_OF = (2, 4, 8, 16)
 MOST_STATES = 512  # of a rollout; of more of them only those that two rewards make

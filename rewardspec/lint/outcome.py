@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from rewardspec.diagnostics import Report
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import TooLarge, walk
-from rewardspec.ir.lower import Lowering, Program
-from rewardspec.ir.values import Skip
+from rewardspec.language.declarations import Declarations
+from rewardspec.lower.lower import Lowering, Program
+from rewardspec.lower.values import Skip
+from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
-from rewardspec.source import Source
-from rewardspec.spec.declarations import Declarations
 from rewardspec.syntax.expression import read
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr, meaning
-from rewardspec.types import Level, format_number
+from rewardspec.text.diagnostics import Report
+from rewardspec.text.numbers import format_number
+from rewardspec.text.source import Source
 
 _ABOUT_RIGHT = ("right_above_wrong", "wrong_gets_nothing", "silent_when_all_fail")
 

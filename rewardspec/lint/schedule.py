@@ -7,18 +7,18 @@ from dataclasses import replace
 from fractions import Fraction
 from operator import ge, gt, le, lt
 
-from rewardspec.diagnostics import Diagnostic, Report
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.lower import Lowering
-from rewardspec.ir.values import Skip
 from rewardspec.lint.finding import NO_LENGTH, Facts, finding
+from rewardspec.lower.lower import Lowering
+from rewardspec.lower.values import Skip
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.source import Span
 from rewardspec.syntax.tree import Call, Expr, Name, Operation
-from rewardspec.types import format_number
+from rewardspec.text.diagnostics import Diagnostic, Report
+from rewardspec.text.numbers import format_number
+from rewardspec.text.source import Span
 
 GRID = 400  # moments of a run at which a weight is looked at
 _HOLDS = {"<": lt, "<=": le, ">": gt, ">=": ge}

@@ -7,12 +7,13 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb
 
-from rewardspec.diagnostics import Diagnostic, Label
 from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
 from rewardspec.lint.finding import MOST_LOOKED_AT, NOT_EXACT, Facts, finding
+from rewardspec.ops.domain import Level
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.types import Level, format_number
+from rewardspec.text.diagnostics import Diagnostic, Label
+from rewardspec.text.numbers import format_number
 
 MOST_COUNTED = 2000  # groups, over all moments and all values of columns of the group
 
@@ -206,7 +207,7 @@ def _at(facts: Facts, columns: dict, moment: dict) -> str:
 
 
 def _under(facts: Facts, scheme: str) -> Facts | None:
-    from rewardspec.compiler import check
+    from rewardspec.spec import check
 
     constants = {}
     other, _ = check(facts.spec.source, constants, scheme)

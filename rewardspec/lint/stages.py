@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from rewardspec.diagnostics import Diagnostic, Label, Report
 from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.lower import Lowering
-from rewardspec.ir.values import Skip
+from rewardspec.language.declarations import read_expression
 from rewardspec.lint.finding import Facts, finding, some_rollouts
-from rewardspec.spec.declarations import read_expression
+from rewardspec.lower.lower import Lowering
+from rewardspec.lower.values import Skip
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
+from rewardspec.text.diagnostics import Diagnostic, Label, Report
 
 
 def _stages(facts: Facts, name: str) -> list[tuple[Expr, Expr | None]]:

@@ -10,21 +10,22 @@ from fractions import Fraction
 from itertools import pairwise, product
 from math import ceil, inf, prod
 
-from rewardspec.analysis.parts import columns_of, over_batch, points_of, users_of
-from rewardspec.compiler import Spec, deep_stack
-from rewardspec.diagnostics import Diagnostic, Label, Report
+from rewardspec.groups.parts import columns_of, over_batch, points_of, users_of
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, is_elementwise, walk
-from rewardspec.ir.lower import Lowering, Program, lower
 from rewardspec.ir.patterns import match_zscore
-from rewardspec.ir.values import Skip
+from rewardspec.language.declarations import ComponentDeclaration
 from rewardspec.lint.divisors import SMALL, eps_outweighs_spread
 from rewardspec.lint.finding import MOST_ROLLOUTS, OF_BATCH, Facts, finding
+from rewardspec.lower.lower import Lowering, Program, lower
+from rewardspec.lower.values import Skip
+from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.spec.declarations import ComponentDeclaration
+from rewardspec.spec import Spec, deep_stack
 from rewardspec.syntax.tree import Call, Expr, If, Number, Operation
-from rewardspec.types import Level, format_number
+from rewardspec.text.diagnostics import Diagnostic, Label, Report
+from rewardspec.text.numbers import format_number
 
 MOST_LOWERED = 6_000  # nodes, over all components whose weight or scale is changed to see what it does
 GRID = 200  # pieces of a run in which jumps are looked for

@@ -14,9 +14,9 @@ from fractions import Fraction
 from math import inf
 
 from rewardspec.ops import real as reals
+from rewardspec.ops.domain import ANY, CONDITION, Bound, Domain, interval
 from rewardspec.ops.exact import Inexact, bounded, square_root
 from rewardspec.ops.real import Real, TooClose, real
-from rewardspec.types import ANY, CONDITION, Bound, Domain, interval
 
 
 @dataclass(frozen=True)

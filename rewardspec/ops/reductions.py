@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 
+from rewardspec.ops.domain import CONDITION, Domain, interval
 from rewardspec.ops.elementwise import greatest, least, root
 from rewardspec.ops.exact import Inexact, bounded
 from rewardspec.ops.real import Real, TooClose, real
-from rewardspec.types import CONDITION, Domain, interval
 
 ZERO = Fraction(0)
 

@@ -44,9 +44,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rewardspec.diagnostics import shorten
 from rewardspec.rewards.reward import BadReference, between, each, reward
 from rewardspec.rewards.sandbox import Limits, Result, SandboxError, protections, run_with_inputs, run_with_tests
+from rewardspec.text.diagnostics import shorten
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 Mebibytes = Annotated[int, Field(ge=64, le=1 << 20)]

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rewardspec.ops.domain import Domain
 from rewardspec.rewards.reward import between, reward
-from rewardspec.types import Domain
 
 
 def _domain(*, max: float, buffer: float) -> Domain:

@@ -24,12 +24,12 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from ruamel.yaml import YAML
 
+from rewardspec.ops.domain import Domain, finite
 from rewardspec.resources import resource
 from rewardspec.rewards.judge_answer import find_score
 from rewardspec.rewards.judge_key import Secret, key_for
 from rewardspec.rewards.reward import BadReference, each, reward
-from rewardspec.shown import shown
-from rewardspec.types import Domain, finite
+from rewardspec.text.shown import shown
 
 if TYPE_CHECKING:
     from rewardspec.rewards.judge_client import Endpoint, Unanswered

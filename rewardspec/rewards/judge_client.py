@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, Field, ValidationError
 
 from rewardspec.rewards.judge_key import Secret, hidden_in_logs
-from rewardspec.shown import shown
+from rewardspec.text.shown import shown
 
 if TYPE_CHECKING:
     import httpx

@@ -6,8 +6,8 @@ import importlib
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from rewardspec.diagnostics import Portable, did_you_mean
 from rewardspec.rewards.reward import ScoringError
+from rewardspec.text.diagnostics import Portable, did_you_mean
 
 Allowed = bool | str | Collection[str]  # True for all that a spec names, or modules and `module:function`
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?")

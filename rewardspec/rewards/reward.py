@@ -14,7 +14,7 @@ from math import isinf
 from pydantic import BaseModel, ConfigDict, create_model
 
 import rewardspec.rewards
-from rewardspec.types import Domain, finite, interval
+from rewardspec.ops.domain import Domain, finite, interval
 
 
 class ScoringError(ValueError):

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rewardspec.ops.domain import Domain, finite
 from rewardspec.rewards.reward import BadReference, between, reward
 from rewardspec.rewards.tagged import (
     Call,
@@ -23,7 +24,6 @@ from rewardspec.rewards.tagged import (
     thought,
     wanted_calls,
 )
-from rewardspec.types import Domain, finite
 
 # an answer as a model should write it, or its calls alone, as values or as JSON text
 Reference = str | Sequence[Mapping]

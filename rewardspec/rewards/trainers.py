@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 
-from rewardspec.diagnostics import shorten
 from rewardspec.rewards.permission import Allowed
 from rewardspec.rewards.reward import ScoringError
 from rewardspec.rewards.scorer import Scorer
+from rewardspec.text.diagnostics import shorten
 
 AUTOMATIC = ("tokens", "truncated")  # columns that trainers measure themselves
 LEAST = 8  # characters of a prompt's end that tell where it ends

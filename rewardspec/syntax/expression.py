@@ -12,11 +12,11 @@ from math import inf
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
-from rewardspec.diagnostics import Report, shorten
 from rewardspec.resources import resource
-from rewardspec.source import Source, Span
 from rewardspec.syntax.foreign import way_out_at
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
+from rewardspec.text.diagnostics import Report, shorten
+from rewardspec.text.source import Source, Span
 
 MOST_TOKENS = 1000
 DEEPEST = 100

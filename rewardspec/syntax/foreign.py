@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rewardspec.diagnostics import did_you_mean
+from rewardspec.text.diagnostics import did_you_mean
 
 _ANSWERS = [  # (names, answer), of what stands in expressions, called or not
     # Elementwise

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rewardspec.source import Span
-from rewardspec.types import format_number
+from rewardspec.text.numbers import format_number
+from rewardspec.text.source import Span
 
 
 @dataclass(frozen=True, eq=False)

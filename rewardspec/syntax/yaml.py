@@ -15,9 +15,9 @@ from ruamel.yaml import events as yaml_events
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
-from rewardspec.diagnostics import Label, Report, shorten
-from rewardspec.source import Source, Span
 from rewardspec.syntax.expression import parse_expression, parse_signature
+from rewardspec.text.diagnostics import Label, Report, shorten
+from rewardspec.text.source import Source, Span
 
 LARGEST_FILE = 64 * 1024
 MOST_EVENTS = 10_000

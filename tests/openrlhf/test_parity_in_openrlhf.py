@@ -1,4 +1,4 @@
-"""OpenRLHF's third of tests/test_parity.py: the same specs and batch, the same written module and reference."""
+"""OpenRLHF's third of tests/trainers/test_parity.py: the same specs, batch, written module and reference."""
 
 import numpy as np
 import parity_case as case

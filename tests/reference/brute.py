@@ -149,7 +149,7 @@ def truth(draft, size):
 
 def check_counts(draft, spec, size):
     """Holds `simulate` to every group of a size: `exact`, `bound` or `not tried`. Raises Disagreement."""
-    from rewardspec.analysis.simulate import count_groups
+    from rewardspec.prove.simulate import count_groups
 
     so = truth(draft, size)
     if so is None:
@@ -177,7 +177,7 @@ def check_counts(draft, spec, size):
 
 def check_verdicts(draft, spec, sizes, rng):
     """Holds `verify` to every group of these sizes: how often it says what. Raises Disagreement."""
-    from rewardspec.analysis.verify import verify
+    from rewardspec.prove.verify import verify
 
     small = Small(draft, eps=None)
     sizes = [size for size in sizes if small.count(size) <= MOST]

@@ -1,0 +1,362 @@
+"""The rollouts of one call."""
+
+import math
+
+import torch
+
+from rewardspec.emit.runtime.columns import (
+    RolloutError,
+    _as_tensor,
+    _bound,
+    _dense_size,
+    _expected,
+    _group_ids,
+    _holds_zero,
+    _not_held,
+    _probe,
+    _snap,
+    _too_large,
+)
+from rewardspec.emit.runtime.layout import Layout, restored, sorted_layout
+
+
+def _moment(name, value):
+    """`step`, `total_steps` or `seed` as a number of Python, None where it is not given."""
+    if value is None:
+        return value
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        number = int(number) if number == int(number) else float(number)
+        if isinstance(number, int) if name == "seed" else math.isfinite(float(number)):
+            return number
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise RolloutError(f"{name} is {value!r:.80}: it is a {'whole number' if name == 'seed' else 'number'}")
+
+
+class Batch:
+    """The rollouts of one call: columns read and checked, groups laid out.
+
+    columns: names to tensors, arrays or lists of N values (None and NaN are missing).
+    groups: one group size, or N ids of any hashable kind.
+    needed: (name, options of `_read`) for each column.
+    """
+
+    def __init__(self, columns, groups, needed, step=None, total_steps=None, seed=0):
+        self.problems, self.checks = [], []
+        moments = (("step", step), ("total_steps", total_steps), ("seed", seed))
+        self.step, self.total_steps, self.seed = [_moment(name, value) for name, value in moments]
+        if not hasattr(columns, "keys"):
+            raise RolloutError(f"columns are names and their values, not {columns!r:.80}")
+        absent = [name for name, _ in needed if name not in columns]
+        if absent:
+            found = ", ".join(f"`{name}`" for name in columns) or "none"
+            lines = [f"column `{name}` is missing" for name in absent]
+            raise RolloutError("\n".join([*lines, f"the columns given are {found}"]))
+        given = {name: _as_tensor(columns[name], name) for name, _ in needed}
+        typed = [name for name, x in given.items() if isinstance(x, torch.Tensor) and hasattr(columns[name], "dtype")]
+        self.kinds = {name: given[name].dtype for name in typed}
+        self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
+        self.kinds = {name: self.kinds.get(name, self.dtype) for name in given}  # numbers of Python take what there is
+        tensors = [x for x in (*(columns[name] for name, _ in needed), groups) if isinstance(x, torch.Tensor)]
+        devices = [x.device for x in tensors] or [torch.empty(0).device]  # lists alone: where the caller makes tensors
+        self.device = next((d for d in devices if d.type not in ("cpu", "meta")), torch.device("cpu"))
+        self._lay_out(groups, {name: given[name] for name, options in needed if options.get("level") != "batch"})
+        self._read(given, needed)
+        self._raise()
+
+    def __getstate__(self):
+        """How groups are laid out: what is left to do once the advantages are there."""
+        return {**self.__dict__, "values": {}, "checks": [], "labels": None}
+
+    def __getitem__(self, name):
+        return self.values[name]
+
+    def _lay_out(self, groups, columns):
+        lengths = {name: len(x) for name, x in columns.items() if not isinstance(x, torch.Tensor) or x.dim()}
+        if getattr(groups, "ndim", 1) == 0:  # a NumPy or torch number
+            groups = groups.item()
+        if isinstance(groups, int) and not isinstance(groups, bool):
+            n, ids, self.labels = max(lengths.values(), default=0), None, None
+            if groups < 1:
+                raise RolloutError(f"a group size of {groups}: it is at least 1")
+            if not lengths:
+                raise RolloutError("no column that is read tells how many rollouts there are: pass their group ids")
+        else:
+            ids, self.labels = _group_ids(groups)
+            n = len(ids)
+        for name, length in lengths.items():
+            if length != n:
+                raise RolloutError(
+                    f"column `{name}` has {length} values for {n} {'rollouts' if ids is None else 'group ids'}"
+                )
+        if ids is None and n % groups:
+            raise RolloutError(f"{n} rollouts do not divide into groups of {groups}")
+        self.n = n
+        size = groups if ids is None else _dense_size(ids)
+        if size:
+            count = n // size
+            self.groups = Layout((count, size), [(0, count, size)], (count, 1))
+            self.order, self.group_of = None, None
+        else:
+            self.groups = sorted_layout(ids.to(self.device))
+            self.order, count = self.groups.order, self.groups.reduced[0]
+            self.groups.order = None  # columns are brought into order once, as they are read
+            self.group_of = torch.arange(count, device=self.device).repeat_interleave(self.group_sizes())
+        self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
+        self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
+        coarsest = max((torch.finfo(kind).eps for kind in self.kinds.values() if kind.is_floating_point), default=0.0)
+        rounding = max(2 * coarsest, 4 * torch.finfo(self.dtype).eps)
+        for layout in (self.groups, self.rollouts, self.among_groups):
+            layout.rounding = rounding
+
+    def group_sizes(self):
+        """How many rollouts each group has."""
+        sizes = [torch.full((count,), size, device=self.device) for _, count, size in self.groups.blocks]
+        return (
+            torch.cat(sizes).reshape(self.groups.reduced)
+            if sizes
+            else torch.zeros(0, dtype=torch.long, device=self.device)
+        )
+
+    # Reading columns
+
+    def _read(self, given, needed):
+        """`values`: every column checked, with the shape of its level.
+
+        A look at the extremes of each column, all of them fetched together, tells whether it is as
+        declared; only where one is not, its values are looked at one by one.
+        """
+        ready = [(name, self._prepared(name, given[name], options), options) for name, options in needed]
+        alike = []  # (options, columns, their names): short columns declared alike are looked at together
+        for name, x, options in ready:
+            if x is not None and x.numel():
+                for known, xs, names in alike:
+                    if known == options and xs[0].shape == x.shape and x.numel() <= 2**15:
+                        xs.append(x)
+                        names.append(name)
+                        break
+                else:
+                    alike.append((options, [x], [name]))
+        probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in alike]
+        ends = [end for ends, _ in probed for end in ends]
+        measured = iter(torch.stack(ends).tolist() if ends else ())
+        suspect = set()
+        for (_, _, names), (ends, (low, high)) in zip(alike, probed, strict=True):
+            if not all([low <= end <= high and math.isfinite(end) for end in [next(measured) for _ in ends]]):
+                suspect.update(names)
+        self.values, shape = {}, self.groups.shape
+        for name, x, options in ready:
+            if x is None:
+                continue
+            if name in suspect:
+                x = self._repaired(name, x, **options)
+            level = options.get("level", "rollout")
+            self.values[name] = x.reshape(shape) if level == "rollout" else self._coarse(name, x, level)
+
+    def _prepared(self, name, x, options):
+        """A column in its order and type, missing values replaced where 0 stands for them."""
+        if "symbols" in options:
+            x = self._codes(name, x, options["symbols"])
+        elif not isinstance(x, torch.Tensor):
+            wrong = next((v for v in x if isinstance(v, (str, bytes))), None)
+            self.problems.append(f"column `{name}` holds {wrong!r:.80}: it should hold numbers")
+            return None
+        batch_level = options.get("level") == "batch"
+        x = x.reshape(1) if batch_level and x.dim() == 0 else x
+        kind = self.kinds[name]
+        if options.get("fine") and (torch.float32 is self.dtype or (kind.is_floating_point and kind is not self.dtype)):
+            self.problems.append(f"column `{name}` declares values that only float64 tells apart: pass it as float64")
+            return None
+        if x.dim() != 1:
+            self.problems.append(f"column `{name}` has shape {tuple(x.shape)}: one value for each rollout is wanted")
+            return None
+        if batch_level and len(x) not in (1, self.n):
+            self.problems.append(f"column `{name}` has {len(x)} values: it is one for the batch")
+            return None
+        x = x.to(self.device)
+        if self.order is not None and len(x) == self.n:
+            x = x[self.order]
+        if x.dtype is not self.dtype:
+            lost = None if "symbols" in options else _not_held(x, self.dtype)
+            if lost is not None:
+                self.checks.append((lost, lambda i, x=x: self._too_long(name, x, i)))
+            x = x.to(self.dtype)
+        if options.get("zero") and _holds_zero(**options):
+            x = torch.where(torch.isnan(x), 0.0, x)
+        return x
+
+    def _repaired(
+        self, name, x, values=None, low=None, high=None, symbols=None, missing=False, clip=False, zero=False, **_
+    ):
+        """A column that is not plainly as declared: snapped or clipped, what is wrong with it noted.
+
+        A 0 that stands for a missing value need not be a declared one.
+        """
+        measured = x
+        if symbols is not None:
+            bad = torch.zeros_like(x, dtype=torch.bool)
+        elif values is not None:
+            x, bad = _snap(x, values, self.kinds[name], clip)
+        else:
+            x, bad = _bound(x, low, high, self.kinds[name], clip)
+        if not missing and not zero:
+            bad = bad | torch.isnan(x)
+        x = torch.where(torch.isnan(x), 0.0, x) if zero else x
+        expected = _expected(values, low, high, symbols)
+        self.checks.append((bad, lambda i: self._unwanted(name, measured, i, expected)))
+        return x
+
+    def _codes(self, name, x, symbols):
+        """Names to their indices, None to NaN."""
+        index = {symbol: float(i) for i, symbol in enumerate(symbols)}
+        if isinstance(x, torch.Tensor) and x.dim() and x.is_floating_point() and bool(x.isnan().all()):
+            return x  # nothing was measured
+        if isinstance(x, torch.Tensor):
+            self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
+            return torch.zeros(len(x) if x.dim() else 1, device="cpu")
+        for row, value in enumerate(x):
+            if value is not None and value not in index and len(self.problems) < 20:
+                where = f"rollout {row} of group {self.label(row)!r:.80}"
+                self.problems.append(f"column `{name}` is {value!r:.80} at {where}: it can be {', '.join(symbols)}")
+        return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x], device="cpu")
+
+    def _coarse(self, name, x, level):
+        """A column that is the same within a group, or the batch, as one value for each."""
+        if level == "batch":
+            first = x[:1].reshape(()) if x.numel() else torch.full((), float("nan"), dtype=x.dtype, device=self.device)
+            differs = (x != first) & ~(x.isnan() & first.isnan())
+            if len(x) > 1:
+                self.checks.append(
+                    (differs, lambda i: f"column `{name}` differs at {self.where(i)}: it is one value for the batch")
+                )
+            return first
+        rows = x.reshape(self.groups.shape)
+        first = self.groups.reduce(lambda part, _: part[..., :1], rows)
+        spread = self.spread(first)
+        differs = (rows != spread) & ~(rows.isnan() & spread.isnan())
+        self.checks.append(
+            (differs, lambda i: f"column `{name}` differs within its group at {self.where(i)}: it is one value a group")
+        )
+        return first
+
+    def _unwanted(self, name, measured, row, expected):
+        value = float(measured[row if len(measured) > 1 else 0])
+        what = "missing" if value != value else f"{value:.6g}"
+        return f"column `{name}` is {what} at {{where}}: it should be {expected}"
+
+    def _too_long(self, name, measured, row):
+        value, wide = measured[row if len(measured) > 1 else 0].item(), self.dtype is torch.float32
+        kind = str(self.dtype).removeprefix("torch.")
+        way_out = "pass it as float64" if wide else "use smaller numbers"
+        return f"column `{name}` is {value:.0f} at {{where}}: {kind} cannot hold this whole number, {way_out}"
+
+    # Shapes
+
+    def spread(self, x):
+        """A value for every group as one for every rollout of it; what is the same for all stays as it is."""
+        if self.group_of is None or not isinstance(x, torch.Tensor) or not x.dim():
+            return x
+        return x[self.group_of]
+
+    def full(self, x):
+        """One value for every rollout, of a coarser one or a number."""
+        return self.value(x).expand(self.groups.shape)
+
+    def full_groups(self, x):
+        return self.value(x).expand(self.groups.reduced)
+
+    def value(self, x):
+        """A number of Python as a tensor."""
+        if isinstance(x, torch.Tensor):
+            return x
+        return torch.tensor(x, dtype=torch.bool if isinstance(x, bool) else self.dtype, device=self.device)
+
+    def number(self, condition):
+        return condition.to(self.dtype)
+
+    def rounded(self, x, name):
+        """A constant as the column it is compared with would hold it: float32 0.7 meets `>= 0.7`."""
+        kind = self.kinds[name]
+        return torch.tensor(x, dtype=torch.float64, device="cpu").to(kind).item() if kind.is_floating_point else x
+
+    def hold(self, number):
+        """Refuse what is computed with a number of the spec that its type cannot hold."""
+        if self.dtype is torch.float32 and _too_large(number):
+            raise RolloutError(f"the spec has {number:g} in it, more than float32 can hold: pass a column of float64")
+
+    def given(self, name, value):
+        """`step`, `total_steps` or `progress` of this call."""
+        for needed in ("step", "total_steps") if name == "progress" else (name,):
+            if getattr(self, needed) is None:
+                raise RolloutError(f"the spec uses `{name}`: pass `{needed}=`")
+        if name == "progress":
+            if self.total_steps <= 0:
+                raise RolloutError(f"total_steps is {self.total_steps}: it is at least 1")
+            value = min(max(self.step / self.total_steps, 0.0), 1.0)
+        return torch.tensor(float(value), dtype=torch.float64, device=self.device)
+
+    def rows(self, x):
+        """One value for every rollout, [N], in the caller's order."""
+        x = self.value(x)
+        return restored((x if x.shape == self.groups.shape else self.full(x)).reshape(-1), self.order)
+
+    def in_order(self, x):
+        """One value for every group, [P], in order of the groups' first appearance."""
+        x = self.full_groups(x).reshape(-1)
+        return x if self.order is None else x[torch.argsort(self.groups.first)]
+
+    def from_order(self, x):
+        """What `in_order` gave, as values of groups are laid out here."""
+        order = None if self.order is None else torch.argsort(self.groups.first)
+        return restored(x, order).reshape(self.groups.reduced)
+
+    def rows_by_group(self):
+        """The rows of each group, in the caller's numbering and order; groups in order of first appearance."""
+        rows = torch.arange(self.n, device=self.device) if self.order is None else self.order
+        rows = rows.split(self.group_sizes().reshape(-1).tolist())
+        return rows if self.order is None else [rows[i] for i in torch.argsort(self.groups.first).tolist()]
+
+    # Errors
+
+    def where(self, row):
+        """Words for a row: its number in the caller's order, and its group."""
+        at = row if self.order is None else int(self.order[row])
+        return f"rollout {at} of group {self.label(at)!r:.80}"
+
+    def label(self, rollout):
+        if self.labels is None:
+            return rollout // self.groups.blocks[0][2]
+        return self.labels(rollout)
+
+    def refuse(self, bad, what):
+        """Note that `bad` (a condition of any level) must hold nowhere."""
+        bad = bad if torch.is_tensor(bad) else torch.tensor(bad, device=self.device)
+        if bad.numel() != self.n or bad.dim() != len(self.groups.shape):
+            bad = self.spread(bad).expand(self.groups.shape) if bad.dim() else bad.expand(self.groups.shape)
+        self.checks.append((bad, lambda i: what + " at {where}"))
+
+    def _raise(self):
+        """One look at all that was noted (one synchronisation with the device), then the error, if any."""
+        if self.checks and bool(torch.stack([bad.any() for bad, _ in self.checks]).any()):
+            for bad, words in self.checks:
+                rows = bad.reshape(-1).nonzero().reshape(-1)
+                if len(rows):
+                    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+                    row = int(rows[0])
+                    self.problems.append(words(row).replace("{where}", self.where(row)) + more)
+        self.checks = []
+        if self.problems:
+            raise RolloutError("\n".join(self.problems))
+
+    def finish(self, advantage):
+        """The advantage, [..] for every rollout, once it is known to be finite."""
+        advantage = self.value(advantage)
+        advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
+        total = advantage.sum().item()  # finite only if every value is (if they are it may still overflow)
+        self._raise()
+        if not math.isfinite(total):
+            self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing, or 0/0, at {where}"))
+            self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
+            self._raise()
+        return advantage

@@ -1,0 +1,42 @@
+"""The parts of `support/` that a module needs, as text."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result")  # in the order that a module has them
+
+
+@cache
+def _parts() -> tuple[str, dict[str, tuple[str, frozenset[str]]]]:
+    """The import line, and each top-level definition with its source and the names it uses."""
+    parts = {}
+    for file in FILES:
+        text = (Path(__file__).parent / "runtime" / f"{file}.py").read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+                names = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+                parts[node.name] = (source, names)
+    return "import math\n\nimport torch", parts
+
+
+def support_names() -> set[str]:
+    """Every name that support code may define in a module."""
+    return set(_parts()[1])
+
+
+def support_source(body: str) -> str:
+    """The support code that the functions in `body` call, in its own order."""
+    head, parts = _parts()
+    wanted: set[str] = set()
+    queue = [n.id for n in ast.walk(ast.parse(body)) if isinstance(n, ast.Name)]
+    while queue:
+        name = queue.pop()
+        if name in parts and name not in wanted:
+            wanted.add(name)
+            queue += parts[name][1]
+    return "\n\n\n".join([head, *(source for name, (source, _) in parts.items() if name in wanted)]) + "\n"

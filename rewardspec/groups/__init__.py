@@ -1,0 +1,1 @@
+"""Groups of rollouts: which there are, and what their parts are worth."""

@@ -1,0 +1,92 @@
+"""A stated model of a policy: how often each value of a column comes up (`--p correct=0.3,length=0.8`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from rewardspec.groups.parts import Model, column_points, columns_of
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node
+from rewardspec.lower.lower import Program
+from rewardspec.ops.domain import Level
+from rewardspec.text.diagnostics import did_you_mean, shorten
+
+
+def read_rates(text: str) -> dict[str, Fraction]:
+    """`correct=0.3,length=0.8` as numbers by name. Raises ValueError for anything else."""
+    rates = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        try:
+            rate = Fraction(value) if len(value) <= 40 else None
+        except (ValueError, ZeroDivisionError):
+            rate = None
+        if not equals or not name or rate is None or not 0 <= rate <= 1:
+            raise ValueError(f"rates are written `correct=0.3,length=0.8`, each from 0 to 1, not {shorten(part)!r}")
+        if name in rates:
+            raise ValueError(f"`{shorten(name)}` has two rates")
+        rates[name] = rate
+    return rates
+
+
+def policy(program: Program, rates: Mapping[str, Fraction | float]) -> Model:
+    """The probabilities of columns' values under which what is named succeeds that often.
+
+    A name is a column, or a component that one column decides where its gate is open; succeeding is having
+    the greater of its two values. Raises ValueError for a name of which this cannot be said.
+    """
+    roots = [program.advantage, *(c.shaped for c in program.components)]
+    fine, *_ = column_points(program, roots)
+    nodes = {node.attributes[0]: node for node in fine}
+    model: dict[str, dict] = {}
+    for name, rate in rates.items():
+        subject = _subject(program, name, nodes)
+        columns = columns_of([subject])
+        if len(columns) != 1 or not columns <= nodes.keys() or subject.level is not Level.ROLLOUT:
+            raise ValueError(f"`{name}` does not come from one column of rollouts, so a rate of it says too little")
+        (column,) = columns
+        if column in model:
+            raise ValueError(f"`{name}` is another rate of the column `{column}`: give one of them")
+        points = [value for value in fine[nodes[column]] if value is not None]
+        evaluate = GroupEvaluator(subject, [nodes[column]], {}, floats=False)
+        values = [evaluate([(point,)], {})[0] for point in points]
+        if len(set(values)) != 2:
+            raise ValueError(f"`{name}` has {len(set(values))} values; a rate is of something that has two")
+        high = max(values)
+        successes = [value == high for value in values]
+        model[column] = {
+            point: float(rate) / sum(successes) if success else (1 - float(rate)) / (len(points) - sum(successes))
+            for point, success in zip(points, successes, strict=True)
+        }
+    return model
+
+
+def _subject(program: Program, name: str, columns: Mapping[str, Node]) -> Node:
+    """What a name stands for, less the gate of a component."""
+    if name in columns:
+        return columns[name]
+    component = next((c for c in program.components if c.name == name), None)
+    if component is None:
+        known = [*columns, *(c.name for c in program.components)]
+        near = did_you_mean(name, known, f"there are {', '.join(f'`{k}`' for k in dict.fromkeys(known))}")
+        raise ValueError(f"the spec has no column or component `{shorten(name)}`; {near}")
+    node = component.shaped
+    while node.op in ("if", "spread", "required"):
+        node = node.args[1] if node.op == "if" else node.args[0]
+    return node
+
+
+def binary_names(program: Program) -> list[str]:
+    """What can have a rate, one name for each column: components before columns."""
+    names: list[str] = []
+    taken: set[str] = set()
+    for name in [*(c.name for c in program.components), *program.columns]:
+        try:
+            (column,) = policy(program, {name: Fraction(1, 2)})
+        except ValueError:
+            continue
+        if column not in taken:
+            taken.add(column)
+            names.append(name)
+    return names

@@ -1,0 +1,68 @@
+"""What ships with rewardspec: definitions, functions, dialects and specs, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rewardspec.language.declarations import Definition
+from rewardspec.language.document import read_document
+from rewardspec.language.prelude import dialects, prelude
+from rewardspec.ops.functions import FUNCTIONS
+from rewardspec.resources import resource
+from rewardspec.rewards.reward import all_rewards
+from rewardspec.text.diagnostics import Report
+from rewardspec.text.source import Source
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that can be used. `kind`: scheme, definition, function, reward, dialect or spec.
+
+    name: as it is written in a spec; of a spec its path under `specs/`. about: what it is, and from where.
+    """
+
+    kind: str
+    name: str
+    about: str
+
+
+def catalogue() -> list[Entry]:
+    """Everything, kind by kind, in the order of the files."""
+    shipped = prelude()
+    schemes = [d for d in shipped.values.values() if d.name != "measured"]
+    parts = [shipped.values["measured"], *shipped.functions.values()]
+    return [
+        *(Entry("scheme", d.name, _comment(d)) for d in schemes),
+        *(Entry("definition", d.signature.span.text, _comment(d)) for d in parts),
+        *(Entry("function", function.signature(name), function.about) for name, function in FUNCTIONS.items()),
+        *(Entry("reward", found.signature, found.about) for found in all_rewards()),
+        *(Entry("dialect", name, _said(resource(f"specs/dialects/{name}.yaml"))) for name in dialects()),
+        *(Entry("spec", path.relative_to(resource("specs")).as_posix(), _said(path)) for path in shipped_specs()),
+    ]
+
+
+def shipped_specs() -> list[Path]:
+    """The published set-ups, a folder for each paper."""
+    return sorted(path for path in resource("specs").glob("*/*.yaml") if path.parent.name != "dialects")
+
+
+def _comment(definition: Definition) -> str:
+    """The comment lines right above a definition."""
+    span = definition.signature.span
+    number, _ = span.source.line_column(span.start)
+    lines: list[str] = []
+    while number > 1 and span.source.line(number - 1).strip().startswith("#"):
+        number -= 1
+        lines.insert(0, span.source.line(number).strip().lstrip("# "))
+    return " ".join(lines)
+
+
+def _said(path: Path) -> str:
+    """The source of a spec file, or what it is about where it names none."""
+    report = Report()
+    found = read_document(Source(path.name, path.read_text(encoding="utf-8")), report)
+    assert found is not None and not report.failed, f"{path} does not read"
+    document, _ = found
+    text = document.source or document.about
+    return " ".join(text.text.split()) if text is not None else ""

@@ -1,0 +1,121 @@
+"""For editors and habits: the JSON Schema of a spec, and a new spec from a published one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from collections.abc import Mapping as Map
+from pathlib import Path
+
+from rewardspec.language.catalogue import shipped_specs
+from rewardspec.language.declarations import MOST_COMPONENTS, RESERVED
+from rewardspec.language.document import Document
+from rewardspec.resources import resource
+from rewardspec.syntax.expression import KEYWORDS
+
+_TEXT = {"type": ["string", "number", "boolean"], "pattern": r"\S"}
+_WITH = {"anyOf": [{"required": ["use"]}, {"required": ["python"]}]}
+
+
+def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> dict:
+    """The JSON Schema (draft 2020-12) of a spec, with what every key means, for completion and hover.
+
+    It refuses what `check` refuses as far as a schema can tell, and never what `check` takes without a word.
+    findings: those that can be allowed, with what they are; of_spec: those that no component can allow.
+    """
+    schema = _plain(Document.model_json_schema())
+    parts, keys = schema["$defs"], schema["properties"]
+    parts["Measured"] |= _measured(["values", "range", "use"], {})
+    parts["Component"] |= _measured(["values", "range", "use", "expr", "stages"], _derived())
+    parts["Component"]["properties"]["stages"]["minItems"] = 1
+    own = {code: about for code, about in findings.items() if code not in of_spec}
+    for holder, codes in ((keys, findings), (parts["Component"]["properties"], own)):
+        holder["allow"] |= {
+            "type": ["object", "null"],
+            "properties": {
+                code: {**holder["allow"]["additionalProperties"], "description": codes[code]} for code in codes
+            },
+            "additionalProperties": False,
+        }
+    for section in ("signals", "components"):
+        taken = sorted(RESERVED | KEYWORDS)
+        keys[section]["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z_0-9]*$", "not": {"enum": taken}}
+    keys["signals"]["type"] = ["object", "null"]
+    keys["components"] |= {"minProperties": 1, "maxProperties": MOST_COMPONENTS}
+    schema |= {"required": ["rewardspec", "components", "advantage"], "dependentRequired": {"refill": ["keep"]}}
+    for name, short in (("Component", "an expression: short for `{expr: ...}`"), ("Stage", "what is added, at once")):
+        whole = parts.pop(name)
+        parts[name] = {"anyOf": [whole, {**_TEXT, "description": short}], "description": whole.get("description", "")}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rewardspec", **schema}
+
+
+def _measured(sources: list[str], more: dict[str, dict]) -> dict:
+    """What has to stand, and what cannot stand, beside the keys of something that is measured."""
+    return {
+        "anyOf": [{"required": [source]} for source in sources],
+        "dependentSchemas": {
+            "values": _without("range"),
+            "use": _without("values", "range", "level", "python"),
+            "python": _without("level"),
+            "with": _WITH,
+            **more,
+        },
+    }
+
+
+def _derived() -> dict[str, dict]:
+    """The same for what only a component has."""
+    measured = ("values", "level", "missing", "outside", "use", "python", "with")
+    return {
+        "expr": {**_without("stages", *measured), "dependentRequired": {"range": ["scale"]}},
+        "stages": {**_without("expr", *measured), "dependentRequired": {"range": ["scale"]}},
+        "otherwise": {"required": ["when"]},
+        "squash": {"required": ["stages"]},
+    }
+
+
+def _without(*keys: str) -> dict:
+    return {"properties": {key: False for key in keys}}
+
+
+def _plain(node):
+    """Without what pydantic says of its own: titles, nulls for what is not there, defaults that are null."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    found = {k: _plain(v) for k, v in node.items() if not (k == "title" and isinstance(v, str)) and v is not None}
+    choices = [choice for choice in found.get("anyOf", []) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        found.pop("anyOf")
+        found = {**choices[0], **found}
+    if "properties" in node:  # a key can be called `title`
+        found["properties"] = {k: _plain(v) for k, v in node["properties"].items()}
+    return found
+
+
+def spec_like(name: str, like: str) -> str:
+    """The text of a published spec under another name.
+
+    like: its path under `specs/`, its name, or the end of either. Raises ValueError, with all that would
+    do, where there is none or several.
+    """
+    found = {}
+    for path in shipped_specs():
+        place = path.relative_to(resource("specs")).with_suffix("").as_posix()
+        text = path.read_text(encoding="utf-8")
+        own = re.search(r"^name: (.+)$", text, re.M)
+        if like in (place, path.stem, f"{place}.yaml", own and own[1]):
+            found[place] = (path, text)
+    if len(found) != 1:
+        known = ", ".join(found) or ", ".join(
+            p.relative_to(resource("specs")).with_suffix("").as_posix() for p in shipped_specs()
+        )
+        raise ValueError(f"{'several specs are' if found else 'no spec is'} called {like!r}: {known}")
+    ((_, text),) = found.values()
+    return re.sub(r"^name: .+$", lambda _: f"name: {name}", text, count=1, flags=re.M)
+
+
+def is_name(name: str) -> bool:
+    """Whether a text can stand after `name:` as it is, and be the name of a file."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None and Path(name).name == name

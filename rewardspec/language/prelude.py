@@ -1,0 +1,63 @@
+"""The definitions that ship with the language, and the dialects: how trainers compute the same schemes.
+
+A dialect is a file like the prelude: numerics, and definitions that take the place of the prelude's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from rewardspec.language.declarations import Declarations, read_definitions, read_numerics, read_signal
+from rewardspec.language.document import read_document
+from rewardspec.ops.domain import Level
+from rewardspec.resources import resource
+from rewardspec.text.diagnostics import Report
+from rewardspec.text.source import Source
+
+
+@cache
+def dialects() -> tuple[str, ...]:
+    """The dialects there are, by name."""
+    return tuple(sorted(path.stem for path in resource("specs/dialects").glob("*.yaml")))
+
+
+@cache
+def prelude(dialect: str | None = None) -> Declarations:
+    """The prelude, as the trainer that `dialect` is named after has it."""
+    own = _read(resource("specs/prelude.yaml" if dialect is None else f"specs/dialects/{dialect}.yaml"))
+    if dialect is None:
+        return own
+    plain = prelude()
+    return replace(own, values=plain.values | own.values, functions=plain.functions | own.functions)
+
+
+def _read(path: Path) -> Declarations:
+    report = Report()
+    source = Source(path.name, path.read_text(encoding="utf-8"))
+    found = read_document(source, report)
+    assert found is not None, f"{path} does not read"
+    declared = Declarations(source, *found)
+    read_numerics(declared, report)
+    for name, signal in declared.document.signals.items():
+        read_signal(declared, name, signal, report)
+    read_definitions(declared, report, is_prelude=True)
+    assert not report.diagnostics, report.diagnostics[0].render()
+    return declared
+
+
+def under(declared: Declarations, dialect: str, report: Report) -> Declarations:
+    """A spec's declarations with a trainer's numerics and schemes, and the columns that those read."""
+    trainer = prelude(dialect)
+    for name in trainer.columns.keys() & declared.columns.keys():
+        column = declared.columns[name]
+        if column.level is not Level.ROLLOUT or column.domain.symbols:
+            report.error(
+                "dialect-column",
+                f"the dialect `{dialect}` reads the column `{name}` as a number for each rollout",
+                column.span,
+                help="rename this one",
+            )
+    columns = trainer.columns | declared.columns
+    return replace(declared, dialect=dialect, eps=trainer.eps, ddof=trainer.ddof, columns=columns)

@@ -1,0 +1,236 @@
+"""Reward functions that a spec names: `use:` with its options under `with:`, or `python:`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+
+from pydantic import ValidationError
+
+from rewardspec.language.document import Measured
+from rewardspec.language.scalars import read_expression
+from rewardspec.ops.domain import Domain
+from rewardspec.rewards.reward import Reward, all_rewards, find_reward
+from rewardspec.syntax.expression import parse_expression
+from rewardspec.syntax.tree import Call, Expr, format_number
+from rewardspec.syntax.yaml import Mapping, Scalar
+from rewardspec.text.diagnostics import Report, did_you_mean, shorten
+from rewardspec.text.source import Span
+
+_NAMED = re.compile(r"\s*([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*(\(.*\))?\s*", re.DOTALL)
+_PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+FIXED = ("completion", "tokens")  # inputs that every rollout has; all else is a column of the data set
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A column that a reward function fills.
+
+    reward: None for a function of the user's, whose place is `python`. inputs: for each input of the reward the
+    column of the data set that holds it. only_when: asked only where this holds, missing elsewhere.
+    """
+
+    column: str
+    span: Span
+    reward: Reward | None
+    python: str | None
+    options: Map[str, object]
+    inputs: Map[str, str]
+    only_when: Expr | None
+    domain: Domain | None
+
+    def __str__(self) -> str:
+        fields = self.reward.model.model_fields if self.reward is not None else {}
+        given = {k: v for k, v in self.inputs.items() if k != v}
+        given |= {k: v for k, v in self.options.items() if v != fields[k].default}
+        said = ", ".join(f"{name}={value}" for name, value in given.items())
+        when = f" only when {self.only_when.span.text}" if self.only_when is not None else ""
+        return (self.python or self.reward.name) + (f"({said})" if said else "") + when
+
+
+def read_use(name: str, node: Mapping, measured: Measured, report: Report) -> Use | None:
+    """The reward function of a column that has one; None where it is wrong."""
+    before = len(report.diagnostics)
+    given, only_when = _options(node.get("with"), report)
+    if measured.python is not None:
+        return _python(name, node, measured.python, given, only_when, report)
+    scalar = measured.use
+    match = _NAMED.fullmatch(scalar.text)
+    if match is None:
+        report.error(
+            "bad-use",
+            f"`{shorten(scalar.text)}` is no reward function",
+            scalar.span,
+            help="they are written `toolrl.format`, options in brackets or under `with:`; "
+            "`rewardspec list rewards` shows all",
+        )
+        return None
+    called = f"{match[1]}.{match[2]}"
+    reward = find_reward(called)
+    if reward is None:
+        known = [found.name for found in all_rewards()]
+        short = get_close_matches(match[2], [k.partition(".")[2] for k in known], n=1)
+        near = did_you_mean(called, known) or next(
+            (f"did you mean `{k}`?" for k in known if short and k.endswith("." + short[0])), None
+        )
+        report.error(
+            "unknown-reward",
+            f"there is no reward function `{shorten(called)}`",
+            scalar.span,
+            help=near or "`rewardspec list rewards` shows all; `python: package.module:function` takes your own",
+        )
+        return None
+    if match[3]:
+        inner, asked = _arguments(scalar, report)
+        for option, place in inner.items():
+            if option in given:
+                report.error("duplicate-option", f"`{shorten(option)}` also stands under `with:`", place[0])
+        given, only_when = {**given, **inner}, asked or only_when
+        if len(report.diagnostics) > before:
+            return None
+    inputs = {field: field for field in reward.inputs}
+    for field in [field for field in inputs if field in given and field not in FIXED]:
+        place, value = given.pop(field)
+        if isinstance(value, str) and value:
+            inputs[field] = value
+        else:
+            report.error("bad-option", f"`{field}` is the name of a column of the data set", place)
+    try:
+        options = reward.options({option: value for option, (_, value) in given.items()})
+        domain = reward.domain(**options)
+    except ValidationError as errors:
+        for error in errors.errors():
+            _report(error, reward, given, scalar.span, report)
+        return None
+    except ValueError as error:
+        named = re.match(r"`(\w+)`", str(error))
+        place = given[named[1]][0] if named and named[1] in given else scalar.span
+        report.error("bad-option", str(error), place)
+        return None
+    if reward.expression is not None and only_when is not None:
+        report.error(
+            "bad-option",
+            f"`{reward.name}` is worked out from other columns, so there is nothing to ask",
+            only_when.span,
+            help=f"did you mean `when: {only_when.span.text}`?",
+        )
+    if len(report.diagnostics) > before:
+        return None
+    return Use(name, scalar.span, reward, None, options, inputs, only_when, domain)
+
+
+def as_expression(use: Use, report: Report) -> Expr:
+    """What a reward function of measured columns comes to, all of it placed where the spec names it."""
+    values = {k: format_number(Fraction(repr(v))) for k, v in use.options.items()}
+    expr = parse_expression(use.reward.expression.format(**values), lambda start, end: use.span, report)
+    assert expr is not None, f"the expression of {use.reward.name} does not read"
+    return expr
+
+
+Given = dict[str, tuple[Span, object]]  # option: its place and value, a text, or a list or mapping of texts
+
+
+def _options(node, report: Report) -> tuple[Given, Expr | None]:
+    """What stands under `with:`, and `only_when` by itself."""
+    given: Given = {}
+    only_when = None
+    for key, value in node.items if isinstance(node, Mapping) else ():
+        if key.text == "only_when":
+            if isinstance(value, Scalar):
+                only_when = read_expression(value, report)
+            else:
+                report.error("bad-option", "`only_when` is a condition such as `correct >= 1`", value.span)
+        elif isinstance(value, Scalar):
+            given[key.text] = value.span, None if value.style is None and value.text == "null" else value.text
+        elif not isinstance(value, Mapping) and all(isinstance(item, Scalar) for item in value.items):
+            given[key.text] = value.span, [item.text for item in value.items]
+        elif isinstance(value, Mapping) and all(isinstance(item, Scalar) for _, item in value.items):
+            given[key.text] = value.span, {inner.text: _plain(item) for inner, item in value.items}
+        else:
+            message = f"`{shorten(key.text)}` is a value, or a list or mapping of values"
+            report.error("bad-option", message, value.span)
+    return given, only_when
+
+
+def _plain(scalar: Scalar) -> object:
+    """A value in a mapping, whose type no annotation says: a number or truth value where it is written as one."""
+    words = {"true": True, "false": False, "null": None}
+    if scalar.style is not None or scalar.text in words:
+        return words.get(scalar.text, scalar.text) if scalar.style is None else scalar.text
+    try:
+        return int(scalar.text) if re.fullmatch(r"[-+]?\d{1,18}", scalar.text) else float(scalar.text)
+    except ValueError:
+        return scalar.text
+
+
+def _arguments(scalar: Scalar, report: Report) -> tuple[Given, Expr | None]:
+    """What stands in the brackets of `use: family.function(option=value)`."""
+    text, offset = scalar.slice() or (scalar.text, None)
+    source = scalar.span.source
+
+    def at(start: int, end: int) -> Span:
+        return scalar.span if offset is None else source.span(offset + start, offset + end)
+
+    expr = parse_expression(text.replace(".", "_", 1), at, report)  # of one length, so that places hold
+    if not isinstance(expr, Call):
+        return {}, None
+    for argument in expr.arguments:
+        report.error("bad-option", "an option has a name: `granularity=coarse`", argument.span)
+    given: Given = {}
+    only_when = None
+    for key, value in expr.keywords:
+        if key.text == "only_when":
+            only_when = value
+        elif key.text in given:
+            report.error("duplicate-option", f"`{shorten(key.text)}` stands twice", key.span)
+        else:
+            written = value.span.text if offset is not None else text[value.span.start : value.span.end]
+            given[key.text] = value.span, written
+    return given, only_when
+
+
+def _report(error, reward: Reward, given: Given, span: Span, report: Report) -> None:
+    """One complaint of pydantic's, in our words."""
+    option = str(error["loc"][0])
+    place = given[option][0] if option in given else span
+    known = [*reward.model.model_fields, *(i for i in reward.inputs if i not in FIXED), "only_when"]
+    match error["type"]:
+        case "extra_forbidden":
+            help = did_you_mean(option, known, f"it has {', '.join(f'`{k}`' for k in known)}")
+            report.error("unknown-option", f"`{reward.name}` has no option `{shorten(option)}`", place, help=help)
+        case "missing":
+            report.error(
+                "missing-option", f"`{reward.name}` needs `{option}`", span, help=f"it is written `{reward.signature}`"
+            )
+        case _:
+            said = error["msg"][0].lower() + error["msg"][1:]
+            report.error("bad-option", f"`{option}`: {said}", place, help=f"it is written `{reward.signature}`")
+
+
+def _python(
+    name: str, node: Mapping, scalar: Scalar, given: Given, only_when: Expr | None, report: Report
+) -> Use | None:
+    if not _PYTHON.fullmatch(scalar.text):
+        report.error(
+            "bad-use",
+            f"`{shorten(scalar.text)}` names no Python function",
+            scalar.span,
+            help="write `python: package.module:function`",
+        )
+        return None
+    if node.key("use") is not None:
+        report.error("two-functions", f"`{name}` has both `use` and `python`", scalar.span, help="keep one of them")
+        return None
+    for option, (place, _) in given.items():
+        report.error(
+            "unknown-option",
+            f"`{shorten(option)}`: a function of your own has no options but `only_when`",
+            place,
+            help="it is given the columns of the data set that its parameters name",
+        )
+    if given:
+        return None
+    return Use(name, scalar.span, None, scalar.text, {}, {}, only_when, None)

@@ -1,0 +1,1 @@
+"""Rollouts in files: read, written, taken as columns."""

@@ -1,0 +1,116 @@
+"""What a spec reads of rollouts in a file: columns by their names, groups, steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+
+from rewardspec.language.declarations import Column
+from rewardspec.logs.rows import BadLog, Rows
+from rewardspec.spec import Spec
+from rewardspec.text.diagnostics import did_you_mean, shorten
+from rewardspec.text.shown import shown
+
+PREFIX = "scored/"  # of the columns that `score` adds: `scored/correct`, `scored/advantage`
+GROUP_KEYS = (
+    "group",
+    "uid",
+    "prompt_id",
+    "prompt",
+    "input",
+)  # what trainers call the prompt of a rollout, the best first
+STEP_KEYS = ("step", "global_step")
+ALIASES = {"tokens": ("completion_length", "response_length", "num_tokens")}  # of columns that adapters fill in
+LARGEST_STEP = 2**53
+
+
+def flat(row: Mapping) -> Mapping:
+    """A row with what it holds under `rewards` beside the rest, which comes first."""
+    inner = row.get("rewards")
+    return {**inner, **row} if isinstance(inner, Mapping) else row
+
+
+def group_key(rows: Rows, found: Sequence[str], group_by: str | None, read: Collection[str] = ()) -> str:
+    """The column that tells groups apart. Raises BadLog.
+
+    read: what the spec's columns are called in the file. They hold rewards, so they are taken only where asked for,
+    and so are those under `rewards`.
+    """
+    own = [key for key in GROUP_KEYS if key in rows.columns]
+    key = group_by or next((key for key in own if key not in read), None)
+    if key is None or key not in found:
+        wanted = f"`{shorten(group_by)}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
+        but = "".join(f" (`{k}` is a column that the spec reads: --group-by {k} if it is meant)" for k in own)
+        raise BadLog(
+            f"{shown(rows.path)} has no column {wanted} that tells groups apart{but if not group_by else ''}; "
+            f"it has {listed(found)}"
+        )
+    return key
+
+
+def step_key(rows: Rows) -> str | None:
+    return next((key for key in STEP_KEYS if key in rows.columns), None)
+
+
+def held_as(rows: Rows, spec: Spec, names: Sequence[str], found: Sequence[str], prefix: str, lacking: str) -> dict:
+    """What each column is called in the file: what was scored comes first. Raises BadLog that names all gaps."""
+    held, gaps = {}, []
+    for name in names:
+        called = next((n for n in (prefix + name, name, *ALIASES.get(name, ())) if n in found), None)
+        if called is None:
+            near = did_you_mean(name, found)
+            gaps.append(f"`{name}`" + (f" ({near})" if near else ""))
+        else:
+            held[name] = called
+    if gaps:
+        lacks = f"{shown(rows.path)} has no column {', '.join(gaps)}, which {spec.name} {lacking}"
+        raise BadLog(f"{lacks}; it has {listed(found)}")
+    return held
+
+
+def group_id(value: object) -> object:
+    """A value that can be compared and tells groups apart. Raises ValueError where there is none."""
+    if value is None or value != value:
+        raise ValueError("is missing, so its group is not known")
+    if isinstance(value, bool):
+        return ("true",) if value else ("false",)
+    if isinstance(value, str | int | float):
+        return value
+    return ("json", json.dumps(value, sort_keys=True, default=repr))
+
+
+def step_of(value: object) -> int:
+    """A step as a whole number: `1.0` is 1, as tables have it. Raises ValueError with what is wrong."""
+    if value is None or value != value:
+        raise ValueError("is missing, so its batch is not known")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_STEP:
+        raise ValueError(f"is {shorten(repr(value))}: it should be a whole number, 0 or more")
+    return value
+
+
+def value_of(column: Column, value: object) -> object:
+    """A value as the compiled function takes it; a missing one is None. Raises ValueError with what is wrong."""
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    symbols = column.domain.symbols
+    if symbols is not None:
+        if not isinstance(value, str):
+            raise ValueError(f"is {shorten(repr(value))}: it should be one of {', '.join(symbols)}")
+        return value
+    if isinstance(value, Decimal) and not value.is_nan():
+        return float(value)
+    if not isinstance(value, int | float):
+        raise ValueError(f"is {shorten(repr(value))}: it should be a number")
+    try:
+        float(value)
+    except OverflowError:
+        raise ValueError("is too large a number for a float") from None
+    return value
+
+
+def listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{shorten(str(name))}`" for name in names[:12])
+    return shown + (" ..." if len(names) > 12 else "")

@@ -1,0 +1,222 @@
+"""The rows of a file of rollouts, JSON lines or Parquet, whatever is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rewardspec.text.diagnostics import shorten
+from rewardspec.text.shown import shown
+
+PARQUET = (".parquet", ".pq")
+DEEPEST = 100  # lists and mappings in each other
+JSON_TEXT = {b"rewardspec": b"json"}  # marks a Parquet column that holds values as JSON text
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+
+
+class BadLog(ValueError):
+    """A file of rollouts that cannot be read, or lacks what the spec reads."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A line that holds no rollout, and why."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a file, in its order; they count from 1, as lines do.
+
+    texts: of JSON lines, each as it stands, without its line break. table: of Parquet, the pyarrow Table.
+    """
+
+    path: Path
+    rows: Sequence[dict | Unread]
+    texts: Sequence[str] | None = None
+    table: Any = field(default=None, repr=False)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(key for row in self.rows if isinstance(row, dict) for key in row))
+
+    def digests(self) -> list[str]:
+        """For each row 16 hexadecimal digits of what it holds."""
+        if self.texts is not None:
+            held = (text.encode("utf-8", "surrogateescape") for text in self.texts)
+        else:
+            held = (json.dumps(row, sort_keys=True, default=repr).encode() for row in map(_told, self.rows))
+        return [hashlib.blake2b(one, digest_size=8).hexdigest() for one in held]
+
+
+def _told(row: dict | Unread) -> object:
+    return row if isinstance(row, dict) else row.text
+
+
+def read_rows(path: Path) -> Rows:
+    """The rows of a file, which is Parquet where it says so itself, else JSON lines. Raises BadLog, OSError."""
+    with open(path, "rb") as file:
+        head = file.read(4)
+        if head != b"PAR1":
+            if path.suffix.lower() in PARQUET:
+                said = "it looks like JSON lines: call it .jsonl" if head[:1] == b"{" else "it begins otherwise"
+                raise BadLog(f"{shown(path)} is no Parquet file: {said}")
+            return _json_lines(path, _lines(path, head + file.read()))
+    return _parquet(path)
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of a file of JSON lines. Raises BadLog for a file of another kind, OSError."""
+    return _lines(path, path.read_bytes())
+
+
+def _lines(path: Path, data: bytes) -> list[bytes]:
+    packed = next((kind for start, kind in _PACKED.items() if data.startswith(start)), None)
+    kind = f"is compressed ({packed}): unpack it first" if packed else _unlike(data)
+    if kind:
+        raise BadLog(f"{shown(path)} {kind}")
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _json_lines(path: Path, lines: Sequence[bytes]) -> Rows:
+    texts = [line.decode("utf-8", "surrogateescape").rstrip("\r") for line in lines]
+    rows = [_row(text) for text in texts]
+    if not any(isinstance(row, dict) for row in rows):
+        first = next((i for i, row in enumerate(rows) if row.text.strip()), None)
+        if first is None:
+            raise BadLog(f"{shown(path)} holds no rollouts: its lines are empty")
+        raise BadLog(f"{shown(path)}:{first + 1}: {rows[first].reason}; the file {_no_lines(texts[first])}")
+    return Rows(path, rows, texts)
+
+
+def _unlike(data: bytes) -> str | None:
+    """What a file is that has no lines of UTF-8 text in it, and what to do; None where it can have."""
+    head = data[:4096]
+    if not data:
+        return "holds no rollouts: it is empty"
+    if data.startswith(b"PAR1"):
+        return "is Parquet: JSON lines are wanted here"
+    for start, kind in ((b"\xff\xfe\0\0", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
+        if head.startswith(start):
+            return f"is {kind} text: save it as UTF-8 (`iconv -f {kind} -t UTF-8`)"
+    if b"\0" in head:
+        return "is no UTF-8 text: it holds NUL bytes; rollouts are JSON lines in UTF-8, or Parquet"
+    if b"\r" in data.strip() and b"\n" not in data:
+        return "has lines that end in CR alone: end them in LF (`tr '\\r' '\\n'`)"
+    return None
+
+
+def _no_lines(text: str) -> str:
+    """What a text is whose lines are no JSON objects."""
+    start = text.lstrip()[:1]
+    if start == "[":
+        return "is one JSON list, or holds lists: a rollout is an object on a line of its own (`jq -c '.[]'`)"
+    if text.strip() == "{":
+        return "holds JSON over several lines: a rollout is an object on one line (`jq -c .`)"
+    if start != "{" and ("," in text or "\t" in text):
+        return "looks like CSV: rollouts are read as JSON lines or Parquet"
+    return "holds no rollouts: they are JSON objects, one on each line"
+
+
+class Twice(ValueError):
+    """An object in which a key stands twice: a reader would lose one of its values."""
+
+
+def once(pairs: list[tuple[str, object]]) -> dict:
+    """An object of JSON. Raises Twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise Twice(f"the key `{shorten(next(key for key in found if keys.count(key) > 1))}` stands twice")
+    return found
+
+
+def _row(text: str) -> dict | Unread:
+    if not text.strip():
+        return Unread("an empty line", text)
+    try:
+        text.encode()
+        row = json.loads(text, object_pairs_hook=once)
+    except UnicodeEncodeError:
+        return Unread("not UTF-8 text", text)
+    except Twice as error:
+        return Unread(str(error), text)
+    except RecursionError:
+        return Unread(f"nested more than {DEEPEST} deep", text)
+    except json.JSONDecodeError as error:
+        return Unread(f"not JSON: {shorten(str(error), 80)}", text)
+    except ValueError:
+        return Unread("a number of too many digits", text)
+    if not isinstance(row, dict):
+        return Unread("a JSON object is wanted, one for each rollout", text)
+    if text.count("[") + text.count("{") > DEEPEST and _is_deep(row):
+        return Unread(f"nested more than {DEEPEST} deep", text)
+    return row
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value is nested so deeply that it could not be written again."""
+    layer = [value]
+    for _ in range(DEEPEST):
+        inner = [v.values() if isinstance(v, dict) else v for v in layer if isinstance(v, dict | list)]
+        layer = [one for values in inner for one in values]
+    return any(isinstance(v, dict | list) for v in layer)
+
+
+def _parquet(path: Path) -> Rows:
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise BadLog("reading Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
+    try:
+        table = pyarrow.parquet.ParquetFile(path).read()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise BadLog(f"{shown(path)} is no Parquet file that can be read: {shorten(str(error), 80)}") from None
+    names = table.column_names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadLog(f"{shown(path)} has two columns called `{shorten(twice)}`")
+    if not table.num_rows:
+        raise BadLog(f"{shown(path)} holds no rollouts: it has no rows")
+    columns = []
+    for name in names:
+        try:
+            columns.append(table.column(name).to_pylist())
+        except (ValueError, OverflowError, ImportError, pyarrow.ArrowException) as error:
+            raise BadLog(
+                f"column `{shorten(name)}` of {shown(path)} cannot be read: {shorten(str(error), 80)}"
+            ) from None
+    rows: list[dict | Unread] = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    written = [f.name for f in table.schema if (f.metadata or {}).items() >= JSON_TEXT.items()]
+    return Rows(path, [_unfolded(row, written) for row in rows] if written else rows, table=table)
+
+
+def _unfolded(row: dict, names: Sequence[str]) -> dict | Unread:
+    """A row with the values of columns that hold them as JSON text."""
+    found = dict(row)
+    for name in names:
+        if row[name] is not None:
+            try:
+                found[name] = json.loads(row[name])
+            except (ValueError, TypeError, RecursionError):
+                return Unread(f"`{shorten(name)}` is marked as JSON text, and is none", str(row))
+    return found
+
+
+def located(path: Path, problems: Sequence[tuple[int, str]], most: int = 8) -> str:
+    """Problems of rows, one a line, each at its place."""
+    told = [f"{shown(path)}:{number}: {reason}" for number, reason in problems[:most]]
+    more = len(problems) - len(told)
+    return "\n".join([*told, *([f"and {more:,} more"] if more else [])])
+
+
+def each_row(rows: Rows) -> Iterator[tuple[int, dict]]:
+    """The rows that hold rollouts, with their numbers."""
+    return ((number, row) for number, row in enumerate(rows.rows, 1) if isinstance(row, dict))

@@ -1,0 +1,1 @@
+"""From declarations to the nodes of a graph."""

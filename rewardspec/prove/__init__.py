@@ -1,0 +1,1 @@
+"""What follows from a spec: counts, proofs, differences."""

@@ -1,0 +1,135 @@
+"""What a spec comes down to, in words and expressions: for `rewardspec explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rewardspec.ir.graph import Node, walk
+from rewardspec.language.declarations import Definition
+from rewardspec.language.prelude import prelude
+from rewardspec.ops.domain import Level
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.spec import Spec
+from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr, format_number
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Tables of text.
+
+    columns: (name, level, domain, what a missing value is, the reward function that fills it).
+    components: (name, expression, weight).
+    definitions: (name, expression) of all that the advantage uses, in order of use.
+    values: (number, name, operation, level, domain) of every node.
+    """
+
+    columns: list[tuple[str, str, str, str, str]]
+    components: list[tuple[str, str, str]]
+    definitions: list[tuple[str, str]]
+    values: list[tuple[str, str, str, str, str]]
+    guarantees: list[tuple[str, str]]
+
+
+def explain(spec: Spec) -> Explanation:
+    declared = spec.declarations
+    columns = [
+        (
+            c.name,
+            str(c.level),
+            str(c.domain),
+            "the gate decides" if c.gated else c.missing,
+            str(declared.uses.get(c.name, "")),
+        )
+        for c in declared.columns.values()
+    ]
+    components = [
+        (name, format_expr(c.value), format_expr(c.weight))
+        for name, c in declared.components.items()
+        if c.value and c.weight
+    ]
+    definitions = [("advantage", format_expr(declared.advantage))]
+    if declared.keep is not None:
+        definitions.insert(0, ("keep", format_expr(declared.keep)))
+    if declared.outcome is not None:
+        definitions.insert(0, ("outcome", format_expr(declared.outcome)))
+    stated = (declared.advantage, declared.keep, declared.outcome)
+    definitions += _used(spec, [e for e in stated if e is not None])
+    return Explanation(
+        columns, components, definitions, _values(spec), [(n, format_expr(e)) for n, e in declared.guarantees.items()]
+    )
+
+
+def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:
+    """Definitions that expressions use, directly or through others."""
+    declared, shipped_with = spec.declarations, prelude(spec.declarations.dialect)
+    found: dict[tuple[str, bool], Definition] = {}
+    queue = [(root, False) for root in roots]
+    while queue:
+        expr, in_prelude = queue.pop(0)
+        for name, is_call in _names(expr):
+            own = {} if in_prelude else (declared.functions if is_call else declared.values)
+            shipped = shipped_with.functions if is_call else shipped_with.values
+            if not is_call and not in_prelude and (name in declared.components or name in declared.columns):
+                continue
+            definition = own.get(name) or shipped.get(name)
+            if definition is not None and definition.body is not None and (name, is_call) not in found:
+                found[name, is_call] = definition
+                queue.append((definition.body, definition.prelude))
+    return [(d.signature.span.text, format_expr(d.body)) for d in found.values() if d.body is not None]
+
+
+def _names(expr: Expr) -> list[tuple[str, bool]]:
+    match expr:
+        case Name(text=text):
+            return [(text, False)]
+        case Call():
+            parts = [*expr.arguments, *(value for _, value in expr.keywords)]
+            return [(expr.function.text, True), *(n for part in parts for n in _names(part))]
+        case Operation(operands=operands):
+            return [n for operand in operands for n in _names(operand)]
+        case If():
+            return [n for part in (expr.then, expr.condition, expr.otherwise) for n in _names(part)]
+    return []
+
+
+def _values(spec: Spec) -> list[tuple[str, str, str, str, str]]:
+    program = spec.program
+    roots = [program.advantage, *(c.shaped for c in program.components)] + ([program.keep] if program.keep else [])
+    nodes = [n for n in walk(roots) if n.op != "const"]
+    number = {node: f"%{i}" for i, node in enumerate(nodes)}
+    names = dict(program.graph.names) | {program.advantage: "advantage"}
+
+    def text(node: Node) -> str:
+        return format_number(node.constant) if node.constant is not None else number[node]
+
+    rows = []
+    for node in nodes:
+        args = [text(a) for a in node.args]
+        if node.op in REDUCTIONS:
+            over, parameter = node.attributes
+            args = [
+                args[0],
+                *([] if node.args[1].constant == 1 else [f"where={args[1]}"]),
+                *(f"by={a}" for a in args[2:]),
+            ]
+            args += ["over=batch"] if over is Level.BATCH else []
+            args += (
+                [f"ddof={parameter}"]
+                if node.op in ("std", "var")
+                else [f"q={parameter}"]
+                if parameter is not None
+                else []
+            )
+            shown = f"{node.op}({', '.join(args)})"
+        elif node.op in ("column", "given"):
+            shown = f"column {node.attributes[0]}" if node.op == "column" else str(node.attributes[0])
+        elif node.op == "sum_components":
+            shown = " + ".join(args)
+        elif len(args) == 2 and not node.op.isalpha():
+            shown = f"{args[0]} {node.op} {args[1]}"
+        elif node.op == "if":
+            shown = f"{args[1]} if {args[0]} else {args[2]}"
+        else:
+            shown = f"{node.op}({', '.join(args)})"
+        rows.append((number[node], names.get(node, ""), shown, str(node.level), str(node.domain)))
+    return rows

@@ -1,0 +1,118 @@
+"""Rollouts that a trainer has logged, and what a spec would have made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, value_of
+from rewardspec.logs.rows import BadLog, Unread, each_row, located, read_rows
+from rewardspec.prove.simulate import Signal
+from rewardspec.spec import Spec, compile
+
+
+@dataclass(frozen=True)
+class Log:
+    """Logged rollouts: columns of the spec, and for each the group and the step that it belongs to."""
+
+    columns: Mapping[str, list]
+    groups: Sequence
+    steps: Sequence
+
+
+def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = PREFIX) -> Log:
+    """The rollouts of a JSON lines or Parquet file, as TRL and verl write them, or `rewardspec score`.
+
+    Columns are found by name, with `prefix` before it, on their own or under `rewards`. Rollouts of one prompt and step
+    are a group. Raises BadLog that names the rows that are wrong, OSError.
+    """
+    rows = read_rows(path)
+    problems = [(n, row.reason) for n, row in enumerate(rows.rows, 1) if isinstance(row, Unread) and row.text.strip()]
+    flatted = [(number, flat(row)) for number, row in each_row(rows)]
+    found = list(dict.fromkeys(key for _, row in flatted for key in row))
+    try:
+        held = held_as(rows, spec, spec.columns, found, prefix, "reads")
+        key, step = group_key(rows, found, group_by, held.values()), step_key(rows)
+    except BadLog as error:
+        raise BadLog("\n".join([*([located(path, problems)] if problems else []), str(error)])) from None
+    log = Log({name: [] for name in held}, [], [])
+    for number, row in flatted:
+        try:
+            of = step  # what is at fault
+            moment = step_of(row.get(step)) if step else 0
+            of = key
+            group = group_id(row.get(key))
+            for name, of in held.items():
+                log.columns[name].append(value_of(spec.program.columns[name], row.get(of)))
+        except ValueError as error:
+            problems.append((number, f"`{of}` {error}"))
+            continue
+        log.groups.append((moment, group))
+        log.steps.append(moment)
+    if problems:
+        raise BadLog(located(path, sorted(problems)))
+    return log
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a spec makes of a log: sizes, and its signal over all of it, the step over the batch included."""
+
+    rollouts: int
+    groups: int
+    steps: int
+    signal: Signal
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tuple[list[int], Any]]:
+    """Each step of a log as a batch of its own: its rows and the Result. Raises BadLog."""
+    fn = compile(spec)
+    places: dict = {}
+    for i, step in enumerate(log.steps):
+        places.setdefault(step, []).append(i)
+    last = total_steps or max((step for step in places if isinstance(step, int)), default=None)
+    for step, rows in places.items():
+        columns = {name: [values[i] for i in rows] for name, values in log.columns.items()}
+        ids = [log.groups[i] for i in rows]
+        try:
+            out = fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last)
+        except ValueError as error:
+            raise BadLog(f"{spec.name}, step {step}: {error}") from None
+        yield rows, out
+
+
+def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
+    """The spec run over a log, step by step. Raises BadLog for rollouts that it cannot be computed on."""
+    advantages, shares, dead, spread, groups, steps = [], [], 0, 0.0, 0, 0
+    for rows, out in by_step(spec, log, total_steps):
+        found = out.metrics()
+        count = len({log.groups[i] for i in rows})
+        steps += 1
+        groups += count
+        dead += round(found["groups_without_signal"] * count)
+        spread += found["advantage_spread"] * count
+        advantages.append(out.advantages.double().numpy())
+        shares.append(out.shares)
+    whole = np.concatenate(advantages)
+    signal = Signal(dead / groups, float((whole == 0).mean()), spread / groups, _variance_shares(spec, whole, shares))
+    return Replay(len(whole), groups, steps, signal)
+
+
+def _variance_shares(spec: Spec, advantage: np.ndarray, shares: list) -> dict[str, float] | None:
+    if any(found is None for found in shares):
+        return None
+    centered = advantage - advantage.mean()
+    variance = float(centered @ centered)
+    if variance == 0:
+        return None
+    return {
+        name: float(np.concatenate([found[name].double().numpy() for found in shares]) @ centered) / variance
+        for name in spec.components
+    }

@@ -1,0 +1,123 @@
+"""The weights of a component for which a spec's guarantees hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+
+from rewardspec.language.declarations import ComponentDeclaration
+from rewardspec.lower.lower import lower
+from rewardspec.prove.verify import NOT_REFUTED, PROVED, verify
+from rewardspec.spec import Spec, deep_stack
+from rewardspec.syntax.tree import Number
+from rewardspec.text.diagnostics import Report, SpecError
+
+FIRST = tuple(Fraction(x) for x in ("0", "1/1000", "1/100", "1/10", "1/4", "1/2", "1", "2", "5", "10", "100", "10000"))
+MOST = 2**20  # the largest weight that is looked at
+
+
+@dataclass(frozen=True)
+class End:
+    """Where safe weights end. safe: whether they hold there, too. broken: the guarantees that fail beyond it.
+
+    none: nothing fails, as far as was looked.
+    """
+
+    weight: float
+    safe: bool
+    broken: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Intervals of weights from 0 up for which no guarantee is broken, by bisection between weights that were tried.
+
+    proved: whether all guarantees are proved within them, at the weights that were tried. at_zero: the guarantees
+    that fail at weight 0.
+    """
+
+    component: str
+    intervals: list[tuple[End, End]]
+    proved: bool
+    at_zero: list[str] = field(default_factory=list)
+
+    @property
+    def is_none(self) -> bool:
+        return not self.intervals
+
+
+def with_weight(spec: Spec, component: str, weight: Fraction) -> Spec:
+    """The spec with another weight for a component. Raises ValueError for a component that is not there."""
+    declared = spec.declarations
+    if component not in declared.components:
+        raise ValueError(f"the spec has no component `{component}`; there are {', '.join(declared.components)}")
+    old = declared.components[component]
+    new = ComponentDeclaration(old.name, old.span, old.value, Number(old.span, weight), old.when)
+    report = Report()
+    declared = replace(declared, components={**declared.components, component: new})
+    with deep_stack():
+        program = lower(declared, report)
+    if program is None:
+        raise SpecError(report.sorted())
+    return Spec(spec.source, declared, program, spec.diagnostics)
+
+
+def solve_weight(
+    spec: Spec,
+    component: str,
+    sizes: Sequence[int],
+    digits: int = 9,
+    progress: Callable[[Fraction], None] | None = None,
+) -> Solution:
+    """The weights of a component, from 0 up, for which no guarantee is broken in groups of these sizes.
+
+    Some weights are tried, and where two neighbours differ, the weight between them at which that changes is found by
+    bisection: an interval that lies between two neighbours is not seen.
+    """
+    known: dict[Fraction, list[str]] = {}
+    proved = True
+
+    def broken(weight: Fraction) -> list[str]:
+        nonlocal proved
+        if weight not in known:
+            if progress is not None:
+                progress(weight)
+            verdicts = verify(with_weight(spec, component, weight), sizes)
+            known[weight] = [v.name for v in verdicts if v.status not in (PROVED, NOT_REFUTED)]
+            proved = proved and (bool(known[weight]) or all(v.status == PROVED for v in verdicts))
+        return known[weight]
+
+    marks = [*FIRST, Fraction(MOST)]
+    found: list[tuple[End, End]] = []
+    first = None if broken(marks[0]) else End(0.0, True)
+    for low, high in pairwise(marks):
+        if bool(broken(low)) == bool(broken(high)):
+            continue
+        edge = _edge(broken, low, high, digits)
+        if first is None:
+            first = edge
+        else:
+            found.append((first, edge))
+            first = None
+    if first is not None:
+        found.append((first, End(float(marks[-1]), True)))
+    return Solution(component, found, proved and bool(found), broken(marks[0]))
+
+
+def _edge(broken: Callable[[Fraction], list[str]], low: Fraction, high: Fraction, digits: int) -> End:
+    """Where, between two weights of which one is safe, that changes."""
+    names = broken(low) or broken(high)
+    rising = not broken(low)  # safe below it
+    while high - low > Fraction(1, 10**digits) * max(high, 1):
+        middle = (low + high) / 2
+        if bool(broken(middle)) == rising:
+            high = middle
+        else:
+            low = middle
+        names = broken(low) or broken(high)
+    near = high.limit_denominator(1000)
+    if abs(near - high) < Fraction(2, 10**digits) * max(high, 1):
+        return End(float(near), not broken(near), names)
+    return End(float(low if rising else high), True, names)

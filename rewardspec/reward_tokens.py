@@ -1,0 +1,89 @@
+"""Reward tokens at work (RC-GRPO, arXiv:2602.03025, Sec. 3): which rollout is given which, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+
+from rewardspec.emit.runtime.philox import uniforms
+from rewardspec.language.declarations import ConditionDeclaration
+
+PURPOSE = 1  # of the numbers drawn here; groups are drawn again with 0
+
+Prompt = str | Sequence[Mapping]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The `condition:` of a spec.
+
+    tokens: name to text. prior: name to the probability that a rollout is given the token.
+    template: what becomes of the prompt's text, with `{prompt}` and `{token}`.
+    """
+
+    tokens: Mapping[str, str]
+    prior: Mapping[str, float]
+    template: str
+
+    @classmethod
+    def of(cls, declared: ConditionDeclaration) -> Condition:
+        return cls(declared.tokens, {name: float(p) for name, p in declared.prior.items()}, declared.template)
+
+    @property
+    def best(self) -> str:
+        """The first token: what to ask for at inference."""
+        return next(iter(self.tokens))
+
+    def draw(self, groups: Iterable[Hashable], seed: int, step: int) -> list[str]:
+        """The name of a token for every rollout, drawn from the prior (Eq. 3).
+
+        groups: the group id of each rollout of the whole batch. A pure function of seed, step, the
+        place of the group among the groups and that of the rollout in its group: the same on every
+        process, however rows are interleaved.
+        """
+        upto = list(accumulate(Fraction(p) for p in self.prior.values()))
+        names, members = list(self.tokens), {}
+        for i, group in enumerate(groups):
+            members.setdefault(group, []).append(i)
+        found = [""] * sum(map(len, members.values()))
+        for place, rows in enumerate(members.values()):
+            for i, u in zip(rows, uniforms(len(rows), seed, step, PURPOSE, place), strict=True):
+                found[i] = next((name for name, end in zip(names, upto, strict=True) if u < end), names[-1])
+        return found
+
+    def render(self, prompt: Prompt, token: str) -> Prompt:
+        """The prompt with a token in it: a text, or chat messages, whose first user message has it then.
+
+        token: a name. The prompt that is passed in stays as it is. Raises ValueError for a token that
+        is not known, or messages without one of the user's.
+        """
+        if token not in self.tokens:
+            raise ValueError(f"there is no token {token!r}; there are {', '.join(self.tokens)}")
+        if isinstance(prompt, str):
+            return self._filled(prompt, token)
+        messages = [dict(message) for message in prompt]
+        for message in messages:
+            if message.get("role") == "user":
+                message["content"] = self._content(message.get("content"), token)
+                return messages
+        raise ValueError("there is no user message to put the reward token in")
+
+    def _content(self, content, token: str):
+        """The content of a message, a text or a list of parts, whose last text has the token then."""
+        if isinstance(content, str):
+            return self._filled(content, token)
+        if not isinstance(content, list) or not all(isinstance(part, Mapping) for part in content):
+            raise ValueError("the content of the first user message is neither a text nor a list of parts")
+        parts = [dict(part) for part in content]
+        texts = [part for part in parts if part.get("type") == "text" and isinstance(part.get("text"), str)]
+        if not texts:
+            texts = [{"type": "text", "text": ""}]
+            parts += texts
+        texts[-1]["text"] = self._filled(texts[-1]["text"], token)
+        return parts
+
+    def _filled(self, text: str, token: str) -> str:
+        before, after = (part.replace("{token}", self.tokens[token]) for part in self.template.split("{prompt}"))
+        return before + text + after

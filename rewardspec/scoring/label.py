@@ -1,0 +1,198 @@
+"""Trajectories labelled with reward tokens: the stage 1 fine-tuning set of RC-GRPO (arXiv:2602.03025, Eq. 1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from rewardspec.ir.checks import find_checks
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import walk
+from rewardspec.language.declarations import Column
+from rewardspec.logs.columns import PREFIX, value_of
+from rewardspec.logs.rows import Twice, once
+from rewardspec.ops.domain import Level
+from rewardspec.ops.exact import Inexact
+from rewardspec.spec import Spec
+from rewardspec.text.diagnostics import shorten
+from rewardspec.text.numbers import format_number
+
+ROUNDING = Fraction(1, 10**6)  # a float32 0.1 that went through a file is 0.1
+TOKEN_KEY = "reward_token"  # the name of a line's token stands under it
+
+
+class BadLine(ValueError):
+    """A line that cannot be labelled; the message says why."""
+
+
+@dataclass
+class Tally:
+    """What became of the lines. `bad` holds (line number, reason)."""
+
+    counts: dict[str, int]
+    bad: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def labelled(self) -> int:
+        return sum(self.counts.values())
+
+    def prior(self) -> dict[str, float]:
+        """The share of each token among the labelled trajectories, which training should draw from."""
+        return {name: count / max(self.labelled, 1) for name, count in self.counts.items()}
+
+
+class Labeller:
+    """Labels trajectories by the `condition:` of a spec. Raises ValueError for a spec without labels."""
+
+    def __init__(self, spec: Spec, prefix: str = PREFIX):
+        self.spec, self.condition, self.prefix = spec, spec.condition, prefix
+        program = spec.program
+        if self.condition is None:
+            raise ValueError(f"{spec.name} has no `condition:`, so there are no reward tokens to label with")
+        if not program.labels:
+            raise ValueError(f"`condition:` of {spec.name} has no `label:`, which says what each token stands for")
+        checks = find_checks(program.graph, list(program.labels.values()))
+        self.wanted = [*program.labels.values(), *(check.bad for check in checks)]
+        self.words = [check.what for check in checks]
+        columns = [node for node in walk(self.wanted) if node.op == "column"]
+        self.columns = [program.columns[node.attributes[0]] for node in columns]
+        fine = [node for node in columns if node.level is Level.ROLLOUT]
+        self.own = [node.attributes[0] for node in fine]
+        self.exact = [GroupEvaluator(node, fine, {}) for node in self.wanted]
+        self.floats = [GroupEvaluator(node, fine, {}, floats=True) for node in self.wanted]
+
+    def token(self, row: Mapping) -> str:
+        """The name of the token of one trajectory, by its rewards. Raises BadLine."""
+        values = {column.name: _value(column, row, self.prefix) for column in self.columns}
+        holds = [self._at(i, values) for i in range(len(self.wanted))]
+        labels = list(self.spec.program.labels)
+        for failed, words in zip(holds[len(labels) :], self.words, strict=True):
+            if failed:
+                raise BadLine(words)
+        return next((name for name, held in zip(labels, holds, strict=False) if held), list(self.condition.tokens)[-1])
+
+    def _at(self, i: int, values: Mapping[str, Fraction | None]) -> bool:
+        row = tuple(values[name] for name in self.own)
+        try:
+            return self.exact[i]([row], values)[0] == 1
+        except Inexact:
+            floats = tuple(None if v is None else float(v) for v in row)
+            return self.floats[i]([floats], values)[0] == 1
+
+    def labelled(self, text: str) -> tuple[str, str]:
+        """A line of the fine-tuning set, and the name of its token. Raises BadLine."""
+        try:
+            row = json.loads(text, object_pairs_hook=once)
+        except RecursionError:
+            raise BadLine("nested too deeply") from None
+        except Twice as error:
+            raise BadLine(str(error)) from None
+        except ValueError as error:
+            raise BadLine(f"not JSON: {shorten(str(error), 80)}") from None
+        if not isinstance(row, dict):
+            raise BadLine("a JSON object is wanted, with `messages` and the rewards")
+        messages = _messages(row)
+        if TOKEN_KEY in row or any(text in _text(m) for m in messages for text in self.condition.tokens.values()):
+            raise BadLine("it has a reward token already")
+        name = self.token(row)
+        try:
+            rendered = self.condition.render(messages, name)
+        except ValueError as error:
+            raise BadLine(str(error)) from None
+        rest = {key: value for key, value in row.items() if key not in ("messages", "prompt", "completion")}
+        line = json.dumps({"messages": rendered, TOKEN_KEY: name, **rest}, ensure_ascii=False)
+        return (line if _is_utf8(line) else json.dumps(json.loads(line))), name
+
+
+def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Iterator[str], Tally]:
+    """The labelled lines, one by one, and a tally that is complete once they have all been taken.
+
+    prefix: of the columns that `rewardspec score` has added, which are read first.
+    """
+    labeller = Labeller(spec, prefix)
+    tally = Tally(dict.fromkeys(labeller.condition.tokens, 0))
+
+    def each() -> Iterator[str]:
+        for number, raw in enumerate(lines, 1):
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                if not text:
+                    continue
+                line, name = labeller.labelled(text)
+            except UnicodeDecodeError:
+                tally.bad.append((number, "not UTF-8 text"))
+            except BadLine as error:
+                tally.bad.append((number, str(error)))
+            else:
+                tally.counts[name] += 1
+                yield line
+
+    return each(), tally
+
+
+def _value(column: Column, row: Mapping, prefix: str) -> Fraction | None:
+    """What a line says of a column, scored, itself or under `rewards`; None where it is missing and may be."""
+    rewards = row.get("rewards")
+    inner = rewards.get(column.name) if isinstance(rewards, Mapping) else None
+    value = next((v for v in (row.get(prefix + column.name), row.get(column.name), inner) if v is not None), None)
+    try:
+        value = value_of(column, value)
+    except ValueError as error:
+        raise BadLine(f"`{column.name}` {error}") from None
+    if value is None:
+        if column.missing == "zero":
+            return Fraction(0)
+        if column.missing == "ignore" or column.gated:
+            return None
+        raise BadLine(f"`{column.name}` is missing")
+    domain = column.domain
+    if domain.symbols is not None:
+        if value not in domain.symbols:
+            raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it can be {', '.join(domain.symbols)}")
+        return Fraction(domain.symbols.index(value))
+    if abs(value) == float("inf"):
+        raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it should be a number")
+    number = Fraction(repr(value)) if isinstance(value, float) else Fraction(int(value))
+    if domain.values is not None:
+        nearest = min(domain.values, key=lambda v: abs(v - number))
+    else:
+        nearest = min(max(number, domain.lo), domain.hi)
+    if column.clip or abs(nearest - number) <= ROUNDING * abs(nearest):
+        return nearest
+    raise BadLine(f"`{column.name}` is {shorten(format_number(number))}: it can be {domain}")
+
+
+def _messages(row: Mapping) -> list[dict]:
+    """A trajectory as chat messages: `messages`, or `prompt` and `completion`, texts or messages."""
+    if "messages" in row:
+        found = row["messages"]
+    elif "prompt" in row and "completion" in row:
+        found = [*_side(row["prompt"], "user"), *_side(row["completion"], "assistant")]
+    else:
+        raise BadLine("there are no `messages`, nor a `prompt` and its `completion`")
+    if not isinstance(found, list) or not found or not all(isinstance(m, dict) and "role" in m for m in found):
+        raise BadLine("`messages` is a list of messages, each with `role` and `content`")
+    return found
+
+
+def _side(value, role: str) -> list:
+    if isinstance(value, str):
+        return [{"role": role, "content": value}]
+    if not isinstance(value, list):
+        raise BadLine("`prompt` and `completion` are texts or lists of messages")
+    return value
+
+
+def _text(message: Mapping) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""Rows with what was scored beside what they had, written as JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from pathlib import Path
+
+from rewardspec.logs.outputs import BadPath, replace
+from rewardspec.logs.rows import JSON_TEXT, PARQUET, BadLog, Rows, Unread
+from rewardspec.text.shown import shown
+
+LINES = (".jsonl", ".ndjson", ".json", ".jsonlines", "")
+
+
+def check_format(output: Path) -> None:
+    """Raise BadPath for an output that would be in a format that its name does not say, or cannot be written."""
+    suffix = output.suffix.lower()
+    if suffix not in (*PARQUET, *LINES):
+        raise BadPath(
+            f"{shown(output)}: scored rows are written as Parquet (.parquet) or JSON lines (.jsonl), not {suffix}"
+        )
+    if suffix in PARQUET:
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ModuleNotFoundError:
+            raise BadPath("writing Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
+
+
+def write_scored(output: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence]) -> None:
+    """Rows as they are in their file, with columns added to them.
+
+    places: of the rows, in their order. added: a value for each of these, by column. What JSON lines hold stays as
+    it was written, to the character; of Parquet, all types stay.
+    """
+    if output.suffix.lower() not in PARQUET:
+        replace(output, lambda path: _write_lines(path, rows, places, added))
+    elif rows.table is not None:
+        replace(output, lambda path: _write_table(path, rows.table.take(places), added))
+    else:
+        replace(output, lambda path: _write_table(path, _table([rows.rows[i] for i in places]), added))
+
+
+def write_aside(output: Path, rows: Rows, bad: Sequence[tuple[int, str]]) -> None:
+    """JSON lines of rows that are left out, each with its number and the reason; no file where there are none."""
+    if not bad:
+        output.unlink(missing_ok=True)
+        return
+
+    def lines(path: Path) -> None:
+        with open(path, "w", encoding="utf-8", newline="\n") as out:
+            for number, reason in bad:
+                row = rows.rows[number - 1]
+                head = {"row": number, "reason": reason}
+                if isinstance(row, Unread):
+                    out.write(_json({**head, "text": row.text}) + "\n")
+                else:
+                    held = rows.texts[number - 1].strip() if rows.texts is not None else _json(row)
+                    out.write(f'{_json(head)[:-1]}, "rollout": {held}}}\n')
+
+    replace(output, lines)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: object) -> object:
+    """What Parquet holds and JSON does not."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return str(value)
+
+
+def _write_lines(path: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence]) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as out:
+        for k, i in enumerate(places):
+            text = rows.texts[i].strip() if rows.texts is not None else _json(rows.rows[i])
+            more = _json({name: values[k] for name, values in added.items()})
+            is_bare = not rows.rows[i] or not added
+            held = text[:-1].rstrip()
+            out.write((held + more[1:] if is_bare and added else text if not added else f"{held}, {more[1:]}") + "\n")
+
+
+def _write_table(path: Path, table, added: Mapping[str, Sequence]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    for name, values in added.items():
+        table = table.append_column(_name(name, table.column_names), pyarrow.array(values, pyarrow.float64()))
+    try:
+        pyarrow.parquet.write_table(table, path)
+    except pyarrow.ArrowException as error:
+        raise BadLog(f"these rows cannot be written as Parquet, but as JSON lines: {error}") from None
+
+
+def _table(rows: Sequence[dict]):
+    """Rows of JSON lines as a pyarrow Table.
+
+    Values of several kinds, and mappings with unlike keys, which would all get all keys, are JSON text; that is noted
+    in the field's metadata. A key that a row has not is null.
+    """
+    import pyarrow
+
+    columns, fields = [], []
+    for name in dict.fromkeys(key for row in rows for key in row):
+        values = [row.get(name) for row in rows]
+        try:
+            column = pyarrow.array(values)
+            whole = _same(column.to_pylist(), values) and not _has_empty_structs(column.type)
+        except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError):
+            whole = False
+        if not whole:
+            column = pyarrow.array([None if v is None else json.dumps(v) for v in values])
+        columns.append(column)
+        written = _name(name, [field.name for field in fields])
+        fields.append(pyarrow.field(written, column.type, metadata=None if whole else JSON_TEXT))
+    return pyarrow.Table.from_arrays(columns, schema=pyarrow.schema(fields))
+
+
+def _same(found: list, values: list) -> bool:
+    return all(a == b or (a != a and b != b) for a, b in zip(found, values, strict=True))
+
+
+def _name(name: str, taken: Sequence[str]) -> str:
+    """A column's name as UTF-8, apart from others."""
+    written = str(name).encode("utf-8", "backslashreplace").decode()
+    while written in taken:
+        written += "_"
+    return written
+
+
+def _has_empty_structs(kind) -> bool:
+    """Whether a type has a structure without keys in it, which Parquet does not."""
+    import pyarrow
+
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return (pyarrow.types.is_struct(kind) and not inner) or any(map(_has_empty_structs, inner))

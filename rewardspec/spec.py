@@ -1,0 +1,376 @@
+"""A spec: read from its text, checked, lowered; and what it says of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite, nan
+from os import PathLike
+from pathlib import Path
+from pickle import PicklingError
+
+from rewardspec._version import __version__
+from rewardspec.function import AdvantageFunction
+from rewardspec.ir.graph import DEEPEST, Node, canonical, walk
+from rewardspec.language.declarations import Declarations, read_declarations
+from rewardspec.language.document import Document
+from rewardspec.language.prelude import dialects, under
+from rewardspec.language.uses import Use
+from rewardspec.lower.lower import Program, lower
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.reward_tokens import Condition
+from rewardspec.syntax.expression import parse_expression
+from rewardspec.syntax.tree import If, Number
+from rewardspec.syntax.yaml import LARGEST_FILE
+from rewardspec.text.diagnostics import Diagnostic, Report, SpecError, shorten
+from rewardspec.text.shown import shown
+from rewardspec.text.source import Source
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a spec came from its text: what `loads` was given, and the methods that were called on it since."""
+
+    constants: Mapping[str, str] = field(default_factory=dict)
+    advantage: str | None = None
+    calls: tuple[tuple[str, tuple], ...] = ()
+
+    def then(self, method: str, *arguments) -> Made:
+        return replace(self, calls=(*self.calls, (method, arguments)))
+
+
+def _read_again(text: str, name: str, made: Made) -> Spec:
+    spec = loads(text, name, constants=made.constants, advantage=made.advantage)
+    for method, arguments in made.calls:
+        spec = {"under": Spec.under, "at": Spec.at}[method](spec, *arguments)
+    return spec
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """A spec that has been read and found right. `diagnostics` holds the warnings."""
+
+    source: Source = field(repr=False)
+    declarations: Declarations = field(repr=False)
+    program: Program = field(repr=False)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    made: Made | None = field(default=None, repr=False)
+
+    def __reduce__(self):
+        """Pickled as its text, and read anew: other processes trust it no further than they trust a file."""
+        if self.made is None:
+            raise PicklingError("this spec was worked out from another one: pickle that")
+        return _read_again, (self.source.text, self.source.name, self.made)
+
+    @property
+    def document(self) -> Document:
+        return self.declarations.document
+
+    @property
+    def name(self) -> str:
+        """What the spec calls itself, or its file, as it can be printed."""
+        given = self.document.name
+        return shown(given.text if given is not None and given.text else Path(self.source.name).stem)
+
+    @property
+    def about(self) -> str:
+        return "\n".join(part.text for part in (self.document.about, self.document.source) if part is not None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the compiled function reads."""
+        used = {node.attributes[0] for node in walk(self.program.results) if node.op == "column"}
+        return tuple(name for name in self.program.columns if name in used)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        return tuple(component.name for component in self.program.components)
+
+    @property
+    def uses(self) -> Mapping[str, Use]:
+        """The columns that reward functions of the spec's own fill, and the functions.
+
+        All that the compiled function reads, and what an `only_when` of these compares besides.
+        """
+        declared = self.declarations.uses
+        needed = {*self.columns}
+        for name, use in declared.items():
+            if name in self.columns and use.only_when is not None:
+                needed |= {*self.compared(name)}
+        return {name: use for name, use in declared.items() if name in needed}
+
+    def compared(self, name: str) -> tuple[str, ...]:
+        """The columns that `only_when` of a reward function compares."""
+        return self._conditions[name].columns
+
+    def asked(self, name: str, columns: Mapping[str, Sequence]) -> list[bool]:
+        """For which rollouts `only_when` of a reward function holds, given the columns that it compares.
+
+        Raises ValueError (RolloutError) for columns that the spec does not allow.
+        """
+        if not len(next(iter(columns.values()), ())):
+            return []
+        out = self._asking[name](columns, groups=1)
+        return [value > 0 for value in out.advantages.tolist()]
+
+    @cached_property
+    def _asking(self) -> dict[str, Callable]:
+        """The condition of every reward function that has one, compiled."""
+        return {name: AdvantageFunction(condition) for name, condition in self._conditions.items()}
+
+    @cached_property
+    def _conditions(self) -> dict[str, Spec]:
+        """The condition of every reward function that has one, as a spec of its own."""
+        found = {}
+        for name, use in self.declarations.uses.items():
+            if use.only_when is not None:
+                one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
+                condition = If(use.only_when.span, use.only_when, one, zero)
+                left = {"outcome": None, "keep": None, "refill": None, "guarantees": {}, "uses": {}}
+                bare = replace(self.declarations, advantage=condition, **left)
+                program = lower(bare, Report())
+                assert program is not None, f"the condition of {name} was right in the spec"
+                program = replace(program, components=[])  # what it does not compare need not be there
+                found[name] = Spec(self.source, bare, program)
+        return found
+
+    def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence]], list[float]] | None:
+        """The weighted total of single rollouts, `fn(columns)`, [N], as these columns tell it by themselves.
+
+        It is what the spec defines as its `total`, where these columns tell that, else the sum over components. Of
+        components that look at the group, the batch or another column nothing is known of one rollout: they are left
+        out, and so is a value that is missing. What depends on the moment is as at the end of the run, and left out
+        if it grows with `step` without bound. None where nothing is left. A value that the spec does not allow gives
+        NaN for all.
+        """
+        terms = [
+            (ended.weight, ended.shaped)
+            for own, ended in zip(self.program.components, self._ended.program.components, strict=True)
+            if _told_by(columns, own.shaped, own.weight)
+        ]
+        graph = self._ended.program.graph
+        own, ended = self.program.total, self._ended.program.total
+        if "total" in self.declarations.values and own is not None and ended is not None and _told_by(columns, own):
+            terms = [(graph.const(1), ended)]
+        if not terms:
+            return None
+        summands = [graph.apply("*", weight, graph.coalesce(x, graph.const(0))) for weight, x in terms]
+        total = graph.spread(graph.sum_components(summands))
+        if not any(node.op == "column" for node in walk([total])):
+            return None
+        program = replace(self._ended.program, advantage=total, components=[], keep=None, copies=None)
+        function = AdvantageFunction(Spec(self.source, self.declarations, program))
+
+        def totals(given: Mapping[str, Sequence]) -> list[float]:
+            try:
+                return function(given, groups=1).advantages.tolist()
+            except function.RolloutError:
+                return [nan] * len(next(iter(given.values())))
+
+        return totals
+
+    @cached_property
+    def _ended(self) -> Spec:
+        """The spec as it is at the end of a long run."""
+        return self.at(step=LONG, total_steps=LONG, progress=Fraction(1))
+
+    @property
+    def condition(self) -> Condition | None:
+        """The reward tokens of `condition:`, None for a spec without."""
+        declared = self.declarations.condition
+        return None if declared is None else Condition.of(declared)
+
+    @property
+    def dialect(self) -> str | None:
+        """The trainer whose numerics it takes, None for its own."""
+        return self.declarations.dialect
+
+    def under(self, dialect: str) -> Spec:
+        """The spec with a trainer's own numerical conventions: `trl`, `verl`, `openrlhf` or `nemo_rl`.
+
+        Its schemes then give that trainer's built-in numbers, the language's laws excepted. `numerics:`
+        of the spec gives way. Raises ValueError for a dialect that is not known, SpecError for a spec
+        that does not go with it.
+        """
+        if dialect not in dialects():
+            raise ValueError(f"dialect {shorten(str(dialect))!r} is not known; there are {', '.join(dialects())}")
+        report = Report()
+        with deep_stack():
+            declared = under(self.declarations, dialect, report)
+            program = None if report.failed else lower(declared, report)
+        if program is None:
+            raise SpecError(report.sorted())
+        made = self.made and self.made.then("under", dialect)
+        return Spec(self.source, declared, program, tuple(report.sorted()), made)
+
+    def at(self, step: int | Fraction | None = None, total_steps: int | None = None, progress: Fraction | None = None):
+        """The spec at one moment of training: what is said of `step`, `total_steps` and `progress` is constant."""
+        given = {"step": step, "total_steps": total_steps, "progress": progress}
+        given = {name: Fraction(value) for name, value in given.items() if value is not None}
+        report = Report()
+        with deep_stack():
+            declared = replace(self.declarations, given=given)
+            program = lower(declared, report)
+        if program is None:
+            raise SpecError(report.sorted())
+        made = self.made and self.made.then("at", step, total_steps, progress)
+        return Spec(self.source, declared, program, tuple(report.sorted()), made)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits of what the spec means: texts that come down to the same values share them."""
+        program = self.program
+        roots = program.results
+        policies = [
+            f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in map(program.columns.get, self.columns)
+        ]
+        condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
+        parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
+        parts += [f"{name}: {use}" for name, use in self.uses.items()]
+        parts += [self._conditions[name].fingerprint for name in self.uses if name in self._conditions]
+        text = "\n".join(parts)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @cached_property
+    def python(self) -> str:
+        """The source of the compiled module."""
+        from rewardspec.emit.emitter import emit_module
+
+        with deep_stack():
+            return emit_module(self.program, self.name, self.about, self.fingerprint, __version__)
+
+
+LONG = 10**6  # steps
+
+
+def _told_by(columns: Collection[str], *values: Node) -> bool:
+    """Whether values of one rollout, such as what a component adds to its total, follow from these columns of it."""
+    nodes = walk(values)
+    if any(node.op in (*REDUCTIONS, "copies") or node.attributes[:1] == ("batch_size",) for node in nodes):
+        return False
+    if any(node.op == "column" and node.attributes[0] not in columns for node in nodes):
+        return False
+    grows = any(node.op == "given" and node.attributes[0] != "progress" for node in nodes)
+    ends = [end for node in values for end in (node.domain.lo, node.domain.hi)]
+    return not grows or all(isfinite(end) for end in ends)
+
+
+@contextmanager
+def deep_stack():
+    """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST`).
+
+    The limit is one for all threads: the first that comes raises it, and the last that goes puts it back.
+    """
+    global _inside, _before
+    with _counting:
+        if not _inside:
+            _before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_before, 20 * DEEPEST))
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _counting:
+            _inside -= 1
+            if not _inside:
+                sys.setrecursionlimit(_before)
+
+
+_counting, _inside, _before = threading.Lock(), 0, 0
+
+
+def check(
+    source: Source, constants: Mapping[str, str] = {}, advantage: str | None = None
+) -> tuple[Spec | None, Report]:
+    """A spec, None if anything is wrong with it, and everything there is to say about it.
+
+    constants: texts for names of `define:`. advantage: an expression in place of the spec's own.
+    """
+    with deep_stack():
+        return _check(source, constants, advantage)
+
+
+def _check(source: Source, constants: Mapping[str, str], advantage: str | None) -> tuple[Spec | None, Report]:
+    report = Report()
+    declared = read_declarations(source, report, constants)
+    if declared is not None and advantage is not None:
+        other = Source("--advantage", advantage)
+        declared.advantage = parse_expression(advantage, other.span, report)
+    program = lower(declared, report) if declared is not None else None
+    if declared is None or program is None or report.failed:
+        return None, report
+    return Spec(source, declared, program, tuple(report.sorted()), Made(dict(constants), advantage)), report
+
+
+def loads(
+    text: str, name: str = "<spec>", *, constants: Mapping[str, object] = {}, advantage: str | None = None
+) -> Spec:
+    """The spec in a text.
+
+    constants: values for names of `define:`, in place of what the spec says.
+    advantage: an expression in place of the spec's own: the same rewards under another scheme.
+    Raises SpecError with everything that is wrong with it.
+    """
+    spec, report = check(Source(name, text), {key: _written(value) for key, value in constants.items()}, advantage)
+    if spec is None:
+        raise SpecError(report.sorted())
+    return spec
+
+
+def _written(value: object) -> str:
+    """A constant as a spec would write it."""
+    try:
+        return str(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return "1e999"
+
+
+def load(path: str | PathLike, *, constants: Mapping[str, object] = {}, advantage: str | None = None) -> Spec:
+    """The spec in a file, as `loads` reads it. Raises SpecError, or OSError where the file cannot be read."""
+    source, report = read_file(path)
+    if source is None:
+        raise SpecError(report.sorted())
+    return loads(source.text, source.name, constants=constants, advantage=advantage)
+
+
+def read_file(path: str | PathLike) -> tuple[Source | None, Report]:
+    """The text of a file; None where it is too large or not UTF-8."""
+    report = Report()
+    with open(path, "rb") as file:
+        data = file.read(LARGEST_FILE * 4 + 1)
+    name = str(path)
+    if len(data) > LARGEST_FILE * 4:
+        report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", Source(name, "").span(0, 0))
+        return None, report
+    try:
+        return Source(name, data.decode("utf-8-sig").replace("\r\n", "\n")), report
+    except UnicodeDecodeError as error:
+        before = Source(name, data[: error.start].decode("utf-8", "replace"))
+        at = len(before.text)
+        report.error("encoding", "the file is not UTF-8 text", before.span(at, at), help="save it as UTF-8")
+        return None, report
+
+
+def compile(spec: Spec | str | PathLike, *, dialect: str | None = None) -> Callable:
+    """The advantage function of a spec or of a file: `fn(columns, groups, *, step, total_steps, seed)`.
+
+    Its `source` is the text it was loaded from, `spec` the spec. It can be pickled. Inside `torch.compile` it runs as
+    it stands. It returns a `Result`: advantages [N],
+    rewards, shares, weights, kept and `metrics()`. It raises RolloutError (a ValueError), which names
+    column, rollout and group, for rollouts that it cannot be computed on.
+
+    dialect: `trl`, `verl`, `openrlhf` or `nemo_rl` for the numerical conventions of that trainer
+    (`Spec.under`); verl and OpenRLHF whiten over response tokens, so their whitening schemes read the
+    column `tokens`. Raises SpecError for a file with errors, ValueError for a dialect that is not known.
+    """
+    if not isinstance(spec, Spec):
+        spec = load(spec)
+    if dialect is not None:
+        spec = spec.under(dialect)
+    return AdvantageFunction(spec)

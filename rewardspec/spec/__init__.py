@@ -1,1 +1,0 @@
-"""A file to a program: the document, its declarations and definitions."""

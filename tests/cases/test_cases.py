@@ -1,0 +1,46 @@
+"""*.md: specs, and every word that is said of them. `REGENERATE=1 pytest tests/cases/test_cases.py` rewrites the words.
+
+A case is a heading, a fenced yaml spec, and a fenced text: the rendered diagnostics, or `nothing to say`.
+Read the diff: is it the right place, are they the right words, is there a way out?
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from rewardspec.spec import check
+from rewardspec.text.source import Source
+
+FOLDER = Path(__file__).parents[1] / "cases"
+CASE = re.compile(
+    r"^## (?P<name>.+?)\n(?P<about>.*?)```yaml\n(?P<spec>.*?)```\n+```text\n(?P<said>.*?)```\n", re.S | re.M
+)
+
+
+def said(text):
+    _, report = check(Source("spec.yaml", text))
+    return "\n\n".join(d.render() for d in report.sorted()) or "nothing to say"
+
+
+def cases():
+    for path in sorted(FOLDER.glob("*.md")):
+        found = list(CASE.finditer(path.read_text(encoding="utf-8")))
+        assert len(found) == path.read_text(encoding="utf-8").count("\n## "), f"{path.name}: a case does not read"
+        for match in found:
+            yield pytest.param(path, match["name"], match["spec"], match["said"], id=f"{path.stem}: {match['name']}")
+
+
+if os.environ.get("REGENERATE"):
+    for path in FOLDER.glob("*.md"):
+        renewed = CASE.sub(
+            lambda m: m[0][: m.start("said") - m.start()] + said(m["spec"]) + "\n```\n",
+            path.read_text(encoding="utf-8"),
+        )
+        path.write_text(renewed, encoding="utf-8")
+
+
+@pytest.mark.parametrize(("path", "name", "spec", "expected"), list(cases()))
+def test_case(path, name, spec, expected):
+    assert said(spec) == expected.rstrip("\n")

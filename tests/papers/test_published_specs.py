@@ -1,0 +1,137 @@
+"""Every spec that ships compiles, runs and says where it is from, and `rewardspec list` knows it."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rewardspec
+from rewardspec.language.catalogue import catalogue
+from rewardspec.language.prelude import dialects, prelude
+from rewardspec.ops.domain import Level
+
+SPECS = Path(__file__).parents[2] / "specs"
+FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "dialects")
+ISSUE = {  # the methods of the papers, folder by folder
+    "gdpo": [
+        f"{task}{scheme}"
+        for task in ("code", "math", "math_conditioned", "tool_calling")
+        for scheme in ("", "_decoupled", "_dr_grpo", "_grpo")
+    ]
+    + ["code_filtered", "code_two", "code_two_grpo", "math_conditioned_filtered", "math_filtered"],
+    "papo": ["fullnorm", "mult", "orm", "orm_dapo", "papo", "papo_dapo", "prm"],
+    "prs": ["general", "long", "long_zero_one", "short", "zero_one"],
+    "rc_grpo": ["rc_grpo"],
+    "toolrl": [
+        "coarse",
+        "equal_max",
+        "fine",
+        "intermediate",
+        "length",
+        "length_dynamic",
+        "original",
+        "smooth",
+        "two_stage",
+    ],
+    "vspo": ["no_clip", "uniform", "uniform_no_clip", "vspo", "vspo_long"],
+}
+EVERY_SPEC = pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).as_posix())
+
+
+def rollouts(spec, rng, n):
+    """Columns of random values that the spec's domains allow, float64."""
+    found = {}
+    for name in spec.columns:
+        domain = spec.program.columns[name].domain
+        assert domain.symbols is None
+        assert spec.program.columns[name].level is Level.ROLLOUT
+        if domain.values is not None:
+            found[name] = rng.choice([float(v) for v in domain.values], n)
+        else:
+            lo, hi = float(max(domain.lo, -4)), float(min(domain.hi, 9000))
+            found[name] = rng.uniform(lo, hi, n) if hi < 100 else rng.integers(lo, hi, n).astype(float)
+    return found
+
+
+def test_every_method_has_its_file():
+    found = {}
+    for path in FILES:
+        found.setdefault(path.parent.name, []).append(path.stem)
+    assert {folder: sorted(names) for folder, names in ISSUE.items()} == {f: sorted(n) for f, n in found.items()}
+
+
+@EVERY_SPEC
+def test_spec_says_what_it_is_and_runs(path):
+    spec = rewardspec.load(path)
+    assert not spec.diagnostics
+    assert spec.document.source is not None
+    assert any(word in spec.document.source.text for word in ("Eq.", "Sec."))
+    assert spec.document.name.text.replace("-", "_").endswith(path.stem)
+    fn = rewardspec.compile(spec)
+    for seed, sizes in enumerate(([4] * 6, [1, 7, 2, 4, 16], [1])):
+        rng = np.random.default_rng(seed)
+        ids = rng.permutation(np.repeat(np.arange(len(sizes)), sizes)).tolist()
+        columns = rollouts(spec, rng, len(ids))
+        out = fn(columns, ids, step=3, total_steps=10)
+        assert out.advantages.dtype is torch.float64
+        assert torch.isfinite(out.advantages).all()
+        again = fn(columns, ids, step=3, total_steps=10).advantages
+        assert again.equal(out.advantages)
+        assert seed or out.advantages.any()
+        if out.shares:
+            torch.testing.assert_close(sum(out.shares.values()), out.advantages)
+
+
+@EVERY_SPEC
+def test_spec_goes_with_every_dialect(path):
+    spec = rewardspec.load(path)
+    for dialect in dialects():
+        fn = rewardspec.compile(spec, dialect=dialect)
+        columns = rollouts(fn.spec, np.random.default_rng(0), 24) | {"tokens": np.arange(24) + 1.0}
+        assert torch.isfinite(fn(columns, 4, step=3, total_steps=10).advantages).all()
+
+
+@pytest.mark.parametrize("dialect", [None, *dialects()])
+@pytest.mark.parametrize("scheme", [name for name in prelude().values if name not in ("measured", "total")])
+def test_no_dialect_makes_advantage_out_of_rounding(dialect, scheme):
+    """Laws 1 and 2 outrank dialects."""
+    text = "rewardspec: 1\ncomponents: {a: {range: [0, 1]}, b: {range: [0, 1], weight: 0.1}}\nadvantage: "
+    fn = rewardspec.compile(rewardspec.loads(text + scheme), dialect=dialect)
+    constant = {"a": torch.full((12,), 0.7), "b": torch.full((12,), 0.1), "tokens": torch.arange(12) + 1.0}
+    assert not fn(constant, 4).advantages.any()
+    varied = constant | {"a": torch.linspace(0, 1, 12)}
+    alone = fn(varied, 1).advantages
+    assert not alone.any()
+
+
+@pytest.mark.parametrize("weight", [1, 0.75, 0.5, 0.25])
+@pytest.mark.parametrize("name", ["math", "math_conditioned"])
+def test_weights_of_the_length_reward(name, weight):
+    spec = rewardspec.load(SPECS / f"gdpo/{name}.yaml", constants={"length_weight": weight})
+    out = rewardspec.compile(spec)({"correct": [1, 0, 1, 0], "tokens": [10, 10, 9000, 9000]}, 4)
+    assert float(out.weights["length"]) == weight
+    assert out.rewards["length"].tolist() == ([1, 0, 0, 0] if name == "math_conditioned" else [1, 1, 0, 0])
+
+
+def test_list_shows_every_scheme_and_spec_with_its_source():
+    entries = catalogue()
+    assert all(entry.about for entry in entries)
+    specs = [entry.name for entry in entries if entry.kind == "spec"]
+    assert specs == [path.relative_to(SPECS).as_posix() for path in FILES]
+    schemes = {entry.name: entry.about for entry in entries if entry.kind == "scheme"}
+    assert set(schemes) == set(prelude().values) - {"measured"}
+    assert "Eq. 6" not in schemes["decoupled"]
+    assert "Eq. 4" in schemes["decoupled"]
+    assert "arXiv:2503.14476" in next(e.about for e in entries if e.name.startswith("overlong"))
+
+
+@pytest.mark.parametrize(
+    "path", [SPECS.parent / "README.md", SPECS.parent / "grammar/LANGUAGE.md"], ids=lambda p: p.name
+)
+def test_specs_in_the_documentation_are_right(path):
+    blocks = re.findall(r"```yaml\n(rewardspec: 1\n.*?)```", path.read_text(encoding="utf-8"), re.S)
+    assert blocks
+    for text in blocks:
+        rewardspec.compile(rewardspec.loads(text))
