@@ -23,9 +23,10 @@ test: lint  ## all tests
 	$(BIN)/python tests/processors.py tests/unit/test_rounding.py
 	$(MAKE) test-openrlhf
 
-lint: $(VENV)/.test  ## what a linter finds, and the layout of the code
+lint: $(VENV)/.test  ## what a linter finds, the layout of the code, and types
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
 
 # What breaks becomes a file in tests/random/seeds, which every run of the tests tries. SEED=N repeats a run.
 fuzz: $(VENV)/.test  ## FUZZ times as many specs as the tests try, new ones every time
@@ -61,4 +62,4 @@ $(OPENRLHF)/.test: pyproject.toml tests/openrlhf/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OPENRLHF) build dist .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(OPENRLHF) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
