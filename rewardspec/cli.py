@@ -805,7 +805,7 @@ def diff(
     Exit status 1 if they do.
     """
     from rewardspec.logs.rows import BadLog
-    from rewardspec.prove.difference import difference, difference_on_log
+    from rewardspec.prove.diff import difference, difference_on_log
 
     if format not in ("table", "json"):
         _misuse(f"--format is table or json, not {format!r}")
@@ -917,7 +917,7 @@ def verify(
 def _show_verdicts(found: list) -> None:
     out = _console()
     rows = [
-        (spec.name, v.name, v.status, _ranges(v.sizes), f"{v.groups:,}", v.reason)
+        (spec.name, v.name, v.status, _ranges([*v.sizes]), f"{v.groups:,}", v.reason)
         for _, spec, verdicts in found
         for v in verdicts
     ]

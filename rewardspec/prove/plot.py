@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from rewardspec.groups.policy import binary_names, policy
-from rewardspec.prove.simulate import Count, count_groups
+from rewardspec.prove.simulate import Simulation, count_groups
 from rewardspec.spec import Spec, loads
 from rewardspec.syntax.tree import format_expr
 from rewardspec.text.diagnostics import SpecError
@@ -16,7 +16,7 @@ MOST_REWARDS = 7  # as far as the paper's figure goes
 GROUP_SIZE = 4  # of its right panel
 
 
-def by_rewards(spec: Spec, given) -> list[Count] | None:
+def by_rewards(spec: Spec, given) -> list[Simulation] | None:
     """Counts for 1 to 7 binary rewards under the spec's scheme; None where it names components of its own."""
     scheme = format_expr(spec.declarations.advantage)
     counts = []
@@ -32,7 +32,9 @@ def by_rewards(spec: Spec, given) -> list[Count] | None:
     return counts
 
 
-def by_rate(spec: Spec, size: int, given, points: int = 21, names: Sequence[str] = ()) -> list[tuple[float, Count]]:
+def by_rate(
+    spec: Spec, size: int, given, points: int = 21, names: Sequence[str] = ()
+) -> list[tuple[float, Simulation]]:
     """Counts with everything that has a rate (or `names` alone) succeeding at rates from 0 to 1."""
     names = names or binary_names(spec.program)
     rates = [Fraction(i, points - 1) for i in range(points)]
@@ -45,7 +47,7 @@ def by_rate(spec: Spec, size: int, given, points: int = 21, names: Sequence[str]
     ]
 
 
-def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Count], given) -> None:
+def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], given) -> None:
     """Write the figure. Raises ModuleNotFoundError without matplotlib, OSError, ValueError for an unknown format."""
     import matplotlib
 

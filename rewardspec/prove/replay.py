@@ -11,7 +11,7 @@ import numpy as np
 
 from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, value_of
 from rewardspec.logs.rows import BadLog, Unread, each_row, located, read_rows
-from rewardspec.prove.simulate import Signal
+from rewardspec.prove.simulate import Liveness
 from rewardspec.spec import Spec, compile
 
 
@@ -65,7 +65,7 @@ class Replay:
     rollouts: int
     groups: int
     steps: int
-    signal: Signal
+    signal: Liveness
 
     def to_json(self) -> dict:
         return asdict(self)
@@ -101,7 +101,7 @@ def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
         advantages.append(out.advantages.double().numpy())
         shares.append(out.shares)
     whole = np.concatenate(advantages)
-    signal = Signal(dead / groups, float((whole == 0).mean()), spread / groups, _variance_shares(spec, whole, shares))
+    signal = Liveness(dead / groups, float((whole == 0).mean()), spread / groups, _variance_shares(spec, whole, shares))
     return Replay(len(whole), groups, steps, signal)
 
 

@@ -30,6 +30,7 @@ from rewardspec.groups.parts import (
     split,
     without_batch,
 )
+from rewardspec.groups.policy import policy
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.shares import find_shares
@@ -39,6 +40,7 @@ from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.real import UNKNOWN, Pool, TooClose, approximate
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.prove.growth import TooMany, Vectors, add, vectors
+from rewardspec.spec import Spec
 
 MOST_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
 MOST_REALS = 20_000  # rollouts in them, where values are no sums of roots and take longer
@@ -49,11 +51,13 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Count:
-    """reward_groups: distinct groups of shaped rewards; advantage_groups: of advantages.
+class Simulation:
+    """What becomes of every group that a spec's domains allow.
 
-    exact: whether these are the numbers, or only numbers that they are at least. signal: what groups are
-    left with. interrupted: whether counting was broken off.
+    reward_groups: distinct groups of shaped rewards. advantage_groups: distinct groups of advantages; how many of the
+    reward groups a policy gradient can tell apart. exact: whether these are the numbers, or lower bounds. signal: what
+    groups are left with under the policy's rates; None where that is not known. interrupted: whether a
+    KeyboardInterrupt ended the count.
     """
 
     spec: str
@@ -61,20 +65,27 @@ class Count:
     reward_groups: int
     advantage_groups: int
     exact: bool
-    signal: Signal | None = None
+    signal: Liveness | None = None
     interrupted: bool = False
 
-    def to_json(self) -> dict:
+    def __repr__(self) -> str:
+        least = "" if self.exact else ">= "
+        return (
+            f"<Simulation of {self.spec!r}, groups of {self.group_size}: "
+            f"{least}{self.reward_groups} reward groups, {least}{self.advantage_groups} advantage groups>"
+        )
+
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Signal:
-    """What a policy's groups are left with, less the step over the batch.
+class Liveness:
+    """How much a policy's groups have to learn from, before the batch's normalisation.
 
-    groups_without_signal: share of groups whose advantage has no spread. rollouts_without_signal: share of
-    rollouts with advantage 0. exact: whether these are so, or, where values are too close to call, at most so.
-    spread: mean over groups of the advantage's max - min. shares: of each component in the advantage's
+    groups_without_signal: share of dead groups, whose advantages are all alike. rollouts_without_signal: share of
+    rollouts with advantage 0. exact: whether these are the shares, or, where values are too close to call, upper
+    bounds. spread: mean over groups of the advantage's max - min. shares: each component's share of the advantage's
     variance; None where the advantage is no sum of shares. All are estimates where groups were drawn.
     """
 
@@ -85,6 +96,33 @@ class Signal:
     exact: bool = True
 
 
+def simulate(
+    spec: Spec,
+    group_size: int,
+    *,
+    rates: Mapping[str, Fraction | float] | None = None,
+    step: int = 0,
+    total_steps: int = 1,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Distinct reward and advantage groups of a spec, and how live a policy's groups are.
+
+    simulate(rewardspec.load("specs/gdpo/math.yaml"), 4, rates={"correct": 0.3}).signal.groups_without_signal
+
+    rates: how often columns, or components that one column decides, succeed; whatever is not named has each of its
+    values equally often. step, total_steps: when schedules are looked at. seed, progress: as `count_groups` takes them.
+    Raises ValueError for a rate that cannot be given.
+    """
+    model = policy(spec.program, rates or {})
+    moment = {
+        "step": Fraction(step),
+        "total_steps": Fraction(total_steps),
+        "progress": min(Fraction(step, total_steps), Fraction(1)),
+    }
+    return count_groups(spec.program, spec.name, group_size, moment, seed, model, progress)
+
+
 def count_groups(
     program: Program,
     name: str,
@@ -93,7 +131,7 @@ def count_groups(
     seed: int = 0,
     model: Model = EVENLY,
     progress: Progress | None = None,
-) -> Count:
+) -> Simulation:
     """Distinct reward and advantage groups over every group that the declared domains allow.
 
     given: `step`, `total_steps` and `progress` (all 0 if not said). model: probabilities of the values of
@@ -121,7 +159,7 @@ def count_groups(
             whole = found if whole is None else add(whole, found, watch, allowance)
             watch(len(whole))
     except (TooMany, TooClose, KeyboardInterrupt) as stop:  # every part has a vector of equal values, so sets only grow
-        return Count(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
+        return Simulation(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
     try:
         shares, interrupted = (
             _variance_shares(program, root, nodes, group_size, given, seed, model, Allowance(MOST_EFFORT // 4)),
@@ -131,7 +169,7 @@ def count_groups(
         shares, interrupted = None, True
     signal = None if None in whole.values else _signal(whole, shares)  # a group without a value would end the run
     exact = exact and all_rewards and not whole.unsure
-    return Count(name, group_size, rewards, len(whole), exact, signal, interrupted)
+    return Simulation(name, group_size, rewards, len(whole), exact, signal, interrupted)
 
 
 def part_vectors(
@@ -246,7 +284,7 @@ def _of_kinds(program: Program, shaped: list[Node], size: int, given, allowance:
 # Signal ------------------------------------------------------------------------------------------
 
 
-def _signal(found: Vectors, shares: dict[str, float] | None) -> Signal:
+def _signal(found: Vectors, shares: dict[str, float] | None) -> Liveness:
     values = np.array([approximate(v) for v in found.values])
     rows = values[found.rows]
     mass = found.mass / (found.mass.sum() + found.unsure)
@@ -255,7 +293,7 @@ def _signal(found: Vectors, shares: dict[str, float] | None) -> Signal:
     zero = [_is_zero(v) for v in found.values]
     spread = rows.max(1) - rows.min(1)
     none = float(mass @ np.array([z is not False for z in zero])[found.rows].mean(1))
-    return Signal(
+    return Liveness(
         float(mass @ dead) + unsure, none + unsure, float(mass @ spread), shares, not unsure and None not in zero
     )
 

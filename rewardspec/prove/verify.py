@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement, product
@@ -76,27 +76,53 @@ class Counterexample:
     columns: dict[str, list[float | str | None]]
     group: dict[str, float | str | None]
     shaped: dict[str, list[float | None]]
-    advantages: list[float]
+    advantages: list[float | None]
     breaking: list[int]
 
     @property
     def size(self) -> int:
         return len(self.advantages)
 
+    def __repr__(self) -> str:
+        return f"<Counterexample: {self.size} rollouts, {', '.join(f'{n}={v}' for n, v in self.columns.items())}>"
 
-@dataclass
+
+@dataclass(frozen=True)
 class Verdict:
-    """What is known of a guarantee. sizes: of the groups that were looked at, `groups` of them."""
+    """What is known of one guarantee of a spec.
+
+    status: "proved", "refuted", "not refuted" (no group breaks it, but not all were tried or some are too close to
+    call) or "undecided" (the rest of the batch could decide it). sizes: the group sizes that were tried, with `groups`
+    groups in all. reason: why the status is no better, or what to know about it; often empty. counterexample: a
+    smallest group that breaks a refuted guarantee.
+    """
 
     name: str
     status: str
-    sizes: list[int] = field(default_factory=list)
+    sizes: tuple[int, ...] = ()
     groups: int = 0
     reason: str = ""
     counterexample: Counterexample | None = None
 
-    def to_json(self) -> dict:
-        found = {"name": self.name, "status": self.status, "sizes": self.sizes, "groups": self.groups}
+    def __repr__(self) -> str:
+        size = f" by a group of {self.counterexample.size}" if self.counterexample is not None else ""
+        return f"<Verdict {self.name!r}: {self.status}{size}{f', {self.reason}' if self.reason else ''}>"
+
+    @property
+    def proved(self) -> bool:
+        return self.status == PROVED
+
+    @property
+    def refuted(self) -> bool:
+        return self.status == REFUTED
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "name": self.name,
+            "status": self.status,
+            "sizes": list(self.sizes),
+            "groups": self.groups,
+        }
         if self.reason:
             found["reason"] = self.reason
         if self.counterexample is not None:
@@ -125,44 +151,55 @@ Progress = Callable[[int, int, int], None]  # the size of the groups, how many w
 
 
 def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, seed: int = 0) -> list[Verdict]:
-    """A verdict on every guarantee of a spec for groups of these sizes. An interrupt leaves what is known."""
+    """A verdict on every guarantee of a spec for groups of these sizes, in the order of the spec.
+
+    verify(rewardspec.load("specs/papo/papo.yaml"), [2, 3]) = [<Verdict 'right answers above wrong ones': proved>, ...]
+
+    progress: called with a group size, how many of its groups were tried, and how many there are. seed: of the groups
+    that are drawn where there are too many. A KeyboardInterrupt ends the search early: what is known by then comes
+    back, and the reason of what is open says "broken off". Raises SpecError.
+    """
     question = Question.of(spec, eps=spec.declarations.eps, gaps=True)
-    verdicts = {name: Verdict(name, PROVED) for name in question.program.guarantees}
+    verdicts: dict[str, Verdict] = {}
     for name, node in question.program.guarantees.items():
         reason = question.undecidable(node)
-        if reason:
-            verdicts[name] = Verdict(name, UNDECIDED, reason=reason)
+        verdicts[name] = Verdict(name, UNDECIDED if reason else PROVED, reason=reason)
     asking: set[str] = set()
-    ends: Counter = Counter()
+    ends: Counter[str] = Counter()
     try:
         for size in sizes:
             left = [name for name, verdict in verdicts.items() if verdict.status in (PROVED, NOT_REFUTED)]
             if not left:
                 break
             for name, answer in question.ask(left, size, seed, progress).items():
-                verdict = verdicts[name]
                 if answer.asks:
                     asking.add(name)
                 ends[name] += answer.ends
-                verdict.sizes.append(size)
-                verdict.groups += answer.tried
-                if answer.broken is not None:
-                    verdict.status, verdict.counterexample, verdict.reason = REFUTED, answer.broken, answer.reason
-                elif answer.unsure:
-                    verdict.status, verdict.reason = NOT_REFUTED, TOO_CLOSE
-                elif not answer.all:
-                    verdict.status, verdict.reason = NOT_REFUTED, question.why_not(size)
+                verdicts[name] = _after(verdicts[name], size, answer, question)
     except KeyboardInterrupt:
-        for verdict in verdicts.values():
-            if verdict.status in (PROVED, NOT_REFUTED) and verdict.sizes != list(sizes):
-                verdict.status, verdict.reason = NOT_REFUTED, BROKEN_OFF
+        for name, verdict in verdicts.items():
+            if verdict.status in (PROVED, NOT_REFUTED) and verdict.sizes != tuple(sizes):
+                verdicts[name] = replace(verdict, status=NOT_REFUTED, reason=BROKEN_OFF)
     for name, verdict in verdicts.items():
         if verdict.status == PROVED and verdict.groups:
             if ends[name]:
-                verdict.reason = ALL_END if ends[name] == verdict.groups else SOME_END
+                verdicts[name] = replace(verdict, reason=ALL_END if ends[name] == verdict.groups else SOME_END)
             elif name not in asking:
-                verdict.reason = OF_NOTHING
+                verdicts[name] = replace(verdict, reason=OF_NOTHING)
     return list(verdicts.values())
+
+
+def _after(verdict: Verdict, size: int, answer: Answer, question: Question) -> Verdict:
+    """The verdict with what groups of one more size say."""
+    status, reason = verdict.status, verdict.reason
+    if answer.broken is not None:
+        status, reason = REFUTED, answer.reason
+    elif answer.unsure:
+        status, reason = NOT_REFUTED, TOO_CLOSE
+    elif not answer.all:
+        status, reason = NOT_REFUTED, question.why_not(size)
+    sizes, groups = (*verdict.sizes, size), verdict.groups + answer.tried
+    return Verdict(verdict.name, status, sizes, groups, reason, answer.broken)
 
 
 @dataclass

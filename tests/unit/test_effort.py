@@ -8,7 +8,7 @@ import pytest
 import rewardspec
 from rewardspec.lint.finding import Run, look
 from rewardspec.ops import effort
-from rewardspec.prove import difference, simulate, verify
+from rewardspec.prove import diff, simulate, verify
 
 SOME = 60_000  # units, in place of the millions that a command has
 
@@ -17,7 +17,7 @@ SOME = 60_000  # units, in place of the millions that a command has
 def less_effort(monkeypatch):
     monkeypatch.setattr(effort, "MOST_EFFORT", SOME)
     monkeypatch.setattr(simulate, "MOST_EFFORT", SOME)
-    monkeypatch.setattr(difference, "MOST_EFFORT", SOME)
+    monkeypatch.setattr(diff, "MOST_EFFORT", SOME)
 
 
 def power(scale=1):
@@ -58,9 +58,9 @@ def test_simulate_counts_no_further_than_its_allowance(spec):
 
 def test_diff_says_how_many_groups_it_looked_at():
     before = effort.spent()
-    found = difference.difference(curves(), curves(2), [2])
+    found = diff.difference(curves(), curves(2), [2])
     drawn = next(reason for reason in found.left_out if "were drawn" in reason)
-    assert int(drawn.split()[0]) < difference.MOST_DRAWN // 1000
+    assert int(drawn.split()[0]) < diff.MOST_DRAWN // 1000
     assert effort.spent() - before < 50 * SOME
 
 

@@ -44,7 +44,7 @@ def only(text, sizes):
 
 def test_papo_keeps_right_above_wrong_up_to_groups_of_eight():
     verdict = only(PAPO, range(2, 9))
-    assert (verdict.status, verdict.sizes) == ("proved", list(range(2, 9)))
+    assert (verdict.status, verdict.sizes) == ("proved", tuple(range(2, 9)))
     assert verdict.groups == sum(math.comb(g + 3, 3) for g in range(2, 9))  # four states of a rollout
 
 
@@ -106,7 +106,7 @@ def test_weights_that_are_always_or_never_safe():
 
 def test_without_conditioning_a_short_wrong_answer_is_rewarded():
     verdict = verdicts(SPECS / "gdpo/math.yaml", range(2, 17))["no wrong answer is rewarded"]
-    assert (verdict.status, verdict.sizes) == ("refuted", [2])
+    assert (verdict.status, verdict.sizes) == ("refuted", (2,))
     found = verdict.counterexample
     rewarded = [i for i, a in enumerate(found.advantages) if a > 0]
     assert [(found.columns["correct"][i], found.shaped["length"][i]) for i in rewarded] == [(0, 1)]
@@ -116,7 +116,7 @@ def test_without_conditioning_a_short_wrong_answer_is_rewarded():
 def test_with_conditioning_it_is_proved_that_none_is():
     found = verdicts(SPECS / "gdpo/math_conditioned.yaml", range(2, 17))
     assert {v.status for v in found.values()} == {"proved"}
-    assert all(v.sizes == list(range(2, 17)) for v in found.values())
+    assert all(v.sizes == tuple(range(2, 17)) for v in found.values())
 
 
 # Brute force

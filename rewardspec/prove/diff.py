@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from math import comb, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,21 +34,24 @@ MOST_DRAWN = 300_000  # values found exactly in groups that are drawn, which pro
 SAME = 1e-5  # of advantages on a log, which are computed in float32
 
 
+Row = tuple[dict[str, object], float, float]  # a rollout's columns, its advantage before and after
+
+
 @dataclass(frozen=True)
 class Change:
-    """One thing that the specs say differently; None where one says nothing."""
+    """One thing that two specs say differently; None where one says nothing."""
 
     what: str
     before: str | None
     after: str | None
 
 
-@dataclass
-class Sized:
-    """Groups of one size: how many there are, and in how many the advantage changes at any moment that is looked at.
+@dataclass(frozen=True)
+class SizeDifference:
+    """What changes in groups of one size: `changed` of `groups` have another advantage at some moment of the run.
 
-    signs: some rollout's advantage changes its sign. died, revived: the spread of the advantage is lost, or
-    found. example: the first group that changes, as rows (columns, before, after), and moment: when it does.
+    signs: groups in which some rollout's advantage changes its sign. died, revived: groups whose advantage loses its
+    spread, or gets one. example: the first group that changes, a row for each rollout. moment: when it changes.
     """
 
     size: int
@@ -53,18 +60,25 @@ class Sized:
     signs: int = 0
     died: int = 0
     revived: int = 0
-    example: list[tuple[dict, float, float]] = field(default_factory=list)
+    example: list[Row] = field(default_factory=list)
     moment: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Difference:
-    """moments: how many moments of the run were looked at. left_out: why not everything was, where it was not."""
+    """How two specs differ: what they say, and the advantages of small groups.
+
+    moments: how many moments of the run were looked at. left_out: why not everything was compared; empty if it was.
+    """
 
     changes: list[Change]
-    sizes: list[Sized]
+    sizes: list[SizeDifference]
     moments: int = 1
     left_out: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{s.changed} of {s.groups} groups of {s.size}" for s in self.sizes)
+        return f"<Difference: {len(self.changes)} changes; other advantages in {sizes}>"
 
     @property
     def exact(self) -> bool:
@@ -73,14 +87,18 @@ class Difference:
 
     @property
     def is_none(self) -> bool:
+        """Whether the specs are the same in all that was compared."""
         return not self.changes and not any(s.changed for s in self.sizes)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, object]:
         return asdict(self) | {"exact": self.exact}
 
 
 def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Difference:
-    """How `after` differs from `before`. Advantages are compared less the step over the batch, with eps 0."""
+    """How `after` differs from `before`: what they say, and the advantages of groups of these sizes.
+
+    Advantages are compared before the batch's normalisation, with eps 0.
+    """
     questions = Question.of(before), Question.of(after)
     moments, all_moments = _moments(questions)
     shown = needs(before) | needs(after)
@@ -93,9 +111,23 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
     left_out = dict.fromkeys(["some domains are intervals"] if any(q.intervals for q in questions) else [])
     if not all_moments:
         left_out[f"schedules were looked at in {len(moments)} moments"] = None
-    found = []
-    for size in sizes:
-        sized = Sized(size)
+
+    def compared(members: tuple, coarse: dict) -> list[tuple[dict, list, list]]:
+        """The moments at which both specs give a group exact advantages, with these."""
+        found = []
+        for moment, pair in zip(moments, evaluators, strict=True):
+            a, b = (
+                _advantages(q, evaluate, columns, members, coarse) for q, evaluate in zip(questions, pair, strict=True)
+            )
+            if a is None or b is None:
+                left_out["some values are not exact"] = None
+            else:
+                found.append((moment, a, b))
+        return found
+
+    def of_size(size: int) -> SizeDifference:
+        counts: Counter[str] = Counter()
+        example, when = [], {}
         work = sum(len(walk([q.root])) for q in questions) * size * len(moments)
         allowance = Allowance(MOST_EFFORT // len(sizes))
         groups, is_all = _groups(columns, questions, size, work)
@@ -106,17 +138,8 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
             if not all(_allows(question, columns, members, coarse) for question in questions):
                 left_out["only one of the specs allows some groups"] = None
                 continue
-            pairs = []
-            for moment, pair in zip(moments, evaluators, strict=True):
-                a, b = (
-                    _advantages(q, evaluate, columns, members, coarse)
-                    for q, evaluate in zip(questions, pair, strict=True)
-                )
-                if a is None or b is None:
-                    left_out["some values are not exact"] = None
-                else:
-                    pairs.append((moment, a, b))
-            sized.groups += bool(pairs)
+            pairs = compared(members, coarse)
+            counts["groups"] += bool(pairs)
             try:
                 changed = [(moment, a, b) for moment, a, b in pairs if a != b]
                 signs = any(sign(x) * sign(y) < 0 for _, a, b in changed for x, y in zip(a, b, strict=True))
@@ -126,25 +149,22 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
                 continue
             if not changed:
                 continue
-            sized.changed += 1
-            sized.signs += signs
-            sized.died += (True, False) in alive
-            sized.revived += (False, True) in alive
-            if not sized.example:
+            counts["changed"] += 1
+            counts["signs"] += signs
+            counts["died"] += (True, False) in alive
+            counts["revived"] += (False, True) in alive
+            if not example:
                 moment, a, b = changed[0]
-                sized.moment = {name: float(value) for name, value in moment.items() if name in shown}
-                sized.example = [
-                    (
-                        {n: None if v is None else float(v) for n, v in zip(columns, m, strict=True)}
-                        | coarse_shown(coarse),
-                        float(x),
-                        float(y),
-                    )
+                when = {name: float(value) for name, value in moment.items() if name in shown}
+                example = [
+                    (_floats(dict(zip(columns, m, strict=True)) | coarse), float(x), float(y))
                     for m, x, y in zip(members, a, b, strict=True)
                 ]
         if not is_all:
             left_out[f"{len(groups):,} groups of {size} were drawn"] = None
-        found.append(sized)
+        return SizeDifference(size, **counts, example=example, moment=when)
+
+    found = [of_size(size) for size in sizes]
     return Difference(_changes(before, after), found, len(moments), list(left_out))
 
 
@@ -165,13 +185,13 @@ def _moments(questions: tuple[Question, Question]) -> tuple[list[dict], bool]:
 # On a log ----------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(frozen=True)
 class Logged:
-    """What becomes of the rollouts of a log, the step over the batch included.
+    """What changes in the rollouts of a log, the batch's normalisation included.
 
-    changed: rollouts whose advantage changes. signs: those of which it changes its sign. groups_changed: groups with
-    one that changes. died, revived: groups whose advantage loses its spread, or gets one. moved: the mean magnitude
-    of the change. example: the group that changes most, as rows (columns, before, after).
+    changed: rollouts whose advantage changes. signs: those whose advantage changes its sign. groups_changed: groups
+    with a rollout that changes. died, revived: groups whose advantage loses its spread, or gets one. moved: the mean
+    magnitude of the change. example: the group that changes most, a row for each rollout.
     """
 
     rollouts: int
@@ -183,19 +203,28 @@ class Logged:
     died: int
     revived: int
     moved: float
-    example: list[tuple[dict, float, float]]
+    example: list[Row]
 
 
-@dataclass
+@dataclass(frozen=True)
 class LogDifference:
+    """How two specs differ: what they say, and the advantages of the rollouts of a log."""
+
     changes: list[Change]
     logged: Logged
 
+    def __repr__(self) -> str:
+        return (
+            f"<LogDifference: {len(self.changes)} changes; "
+            f"other advantages for {self.logged.changed} of {self.logged.rollouts} rollouts>"
+        )
+
     @property
     def is_none(self) -> bool:
+        """Whether the specs are the same in all that was compared."""
         return not self.changes and not self.logged.changed
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -250,8 +279,8 @@ def advantages_on(spec: Spec, log: Log, total_steps: int | None = None) -> np.nd
     return found
 
 
-def coarse_shown(coarse: dict) -> dict:
-    return {name: None if value is None else float(value) for name, value in coarse.items()}
+def _floats(values: dict) -> dict:
+    return {name: None if value is None else float(value) for name, value in values.items()}
 
 
 def _groups(columns: dict[str, list], questions: tuple[Question, Question], size: int, work: int):
@@ -259,10 +288,6 @@ def _groups(columns: dict[str, list], questions: tuple[Question, Question], size
 
     work: how many values are found for a group.
     """
-    import random
-    from itertools import combinations_with_replacement, product
-    from math import comb, prod
-
     coarse: dict[str, list] = {}
     for question in questions:
         for name, points in question.coarse.items():
