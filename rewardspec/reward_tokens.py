@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import accumulate
 
 from rewardspec.emit.runtime.philox import uniforms
-from rewardspec.language.declarations import ConditionDeclaration
+from rewardspec.language.declarations import RewardTokens
 
 PURPOSE = 1  # of the numbers drawn here; groups are drawn again with 0
 
@@ -28,7 +28,7 @@ class Condition:
     template: str
 
     @classmethod
-    def of(cls, declared: ConditionDeclaration) -> Condition:
+    def of(cls, declared: RewardTokens) -> Condition:
         return cls(declared.tokens, {name: float(p) for name, p in declared.prior.items()}, declared.template)
 
     @property

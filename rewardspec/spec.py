@@ -18,10 +18,9 @@ from pickle import PicklingError
 from rewardspec._version import __version__
 from rewardspec.function import AdvantageFunction
 from rewardspec.ir.graph import DEEPEST, Node, canonical, walk
-from rewardspec.language.declarations import Declarations, read_declarations
-from rewardspec.language.document import Document
+from rewardspec.language.declarations import Declarations, Use
 from rewardspec.language.prelude import dialects, under
-from rewardspec.language.uses import Use
+from rewardspec.language.reader import read_declarations
 from rewardspec.lower.lower import Program, lower
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.reward_tokens import Condition
@@ -69,18 +68,20 @@ class Spec:
         return _read_again, (self.source.text, self.source.name, self.made)
 
     @property
-    def document(self) -> Document:
-        return self.declarations.document
+    def document(self):
+        from rewardspec.language.old import document
+
+        return document(self.source)
 
     @property
     def name(self) -> str:
         """What the spec calls itself, or its file, as it can be printed."""
-        given = self.document.name
-        return shown(given.text if given is not None and given.text else Path(self.source.name).stem)
+        return shown(self.declarations.title or Path(self.source.name).stem)
 
     @property
     def about(self) -> str:
-        return "\n".join(part.text for part in (self.document.about, self.document.source) if part is not None)
+        said = (self.declarations.about, self.declarations.origin)
+        return "\n".join(part for part in said if part is not None)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -183,7 +184,7 @@ class Spec:
     @property
     def condition(self) -> Condition | None:
         """The reward tokens of `condition:`, None for a spec without."""
-        declared = self.declarations.condition
+        declared = self.declarations.reward_tokens
         return None if declared is None else Condition.of(declared)
 
     @property
@@ -301,7 +302,7 @@ def _check(source: Source, constants: Mapping[str, str], advantage: str | None) 
     declared = read_declarations(source, report, constants)
     if declared is not None and advantage is not None:
         other = Source("--advantage", advantage)
-        declared.advantage = parse_expression(advantage, other.span, report)
+        declared = replace(declared, advantage=parse_expression(advantage, other.span, report))
     program = lower(declared, report) if declared is not None else None
     if declared is None or program is None or report.failed:
         return None, report

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rewardspec.language.declarations import Definition
-from rewardspec.language.document import read_document
 from rewardspec.language.prelude import dialects, prelude
+from rewardspec.language.shape import read_shape
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.resources import resource
 from rewardspec.rewards.reward import all_rewards
@@ -61,8 +61,7 @@ def _comment(definition: Definition) -> str:
 def _said(path: Path) -> str:
     """The source of a spec file, or what it is about where it names none."""
     report = Report()
-    found = read_document(Source(path.name, path.read_text(encoding="utf-8")), report)
-    assert found is not None and not report.failed, f"{path} does not read"
-    document, _ = found
-    text = document.source or document.about
+    whole = read_shape(Source(path.name, path.read_text(encoding="utf-8")), report)
+    assert whole is not None and not report.failed, f"{path} does not read"
+    text = whole.one("source") or whole.one("about")
     return " ".join(text.text.split()) if text is not None else ""

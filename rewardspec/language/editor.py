@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rewardspec.language.catalogue import shipped_specs
 from rewardspec.language.declarations import MOST_COMPONENTS, RESERVED
-from rewardspec.language.document import Document
+from rewardspec.language.keys import COMPONENT, NUMERICS, REWARD_TOKENS, SIGNAL, SPEC, STAGE, schema
 from rewardspec.resources import resource
 from rewardspec.syntax.expression import KEYWORDS
 
@@ -23,11 +23,11 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> dict:
     It refuses what `check` refuses as far as a schema can tell, and never what `check` takes without a word.
     findings: those that can be allowed, with what they are; of_spec: those that no component can allow.
     """
-    schema = _plain(Document.model_json_schema())
-    parts, keys = schema["$defs"], schema["properties"]
+    whole = schema(SPEC)
+    keys = whole["properties"]
+    parts = {part.name: schema(part) for part in (REWARD_TOKENS, SIGNAL, NUMERICS, COMPONENT, STAGE)}
     parts["Measured"] |= _measured(["values", "range", "use"], {})
     parts["Component"] |= _measured(["values", "range", "use", "expr", "stages"], _derived())
-    parts["Component"]["properties"]["stages"]["minItems"] = 1
     own = {code: about for code, about in findings.items() if code not in of_spec}
     for holder, codes in ((keys, findings), (parts["Component"]["properties"], own)):
         holder["allow"] |= {
@@ -40,13 +40,12 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> dict:
     for section in ("signals", "components"):
         taken = sorted(RESERVED | KEYWORDS)
         keys[section]["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z_0-9]*$", "not": {"enum": taken}}
-    keys["signals"]["type"] = ["object", "null"]
     keys["components"] |= {"minProperties": 1, "maxProperties": MOST_COMPONENTS}
-    schema |= {"required": ["rewardspec", "components", "advantage"], "dependentRequired": {"refill": ["keep"]}}
+    whole |= {"required": ["rewardspec", "components", "advantage"], "dependentRequired": {"refill": ["keep"]}}
     for name, short in (("Component", "an expression: short for `{expr: ...}`"), ("Stage", "what is added, at once")):
-        whole = parts.pop(name)
-        parts[name] = {"anyOf": [whole, {**_TEXT, "description": short}], "description": whole.get("description", "")}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rewardspec", **schema}
+        part = parts.pop(name)
+        parts[name] = {"anyOf": [part, {**_TEXT, "description": short}], "description": part["description"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rewardspec", "$defs": parts, **whole}
 
 
 def _measured(sources: list[str], more: dict[str, dict]) -> dict:
@@ -76,22 +75,6 @@ def _derived() -> dict[str, dict]:
 
 def _without(*keys: str) -> dict:
     return {"properties": {key: False for key in keys}}
-
-
-def _plain(node):
-    """Without what pydantic says of its own: titles, nulls for what is not there, defaults that are null."""
-    if isinstance(node, list):
-        return [_plain(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    found = {k: _plain(v) for k, v in node.items() if not (k == "title" and isinstance(v, str)) and v is not None}
-    choices = [choice for choice in found.get("anyOf", []) if choice != {"type": "null"}]
-    if len(choices) == 1:
-        found.pop("anyOf")
-        found = {**choices[0], **found}
-    if "properties" in node:  # a key can be called `title`
-        found["properties"] = {k: _plain(v) for k, v in node["properties"].items()}
-    return found
 
 
 def spec_like(name: str, like: str) -> str:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from rewardspec.language.declarations import Declarations, read_definitions, read_numerics, read_signal
-from rewardspec.language.document import read_document
+from rewardspec.language.declarations import Declarations
+from rewardspec.language.reader import read_shipped
 from rewardspec.ops.domain import Level
 from rewardspec.resources import resource
 from rewardspec.text.diagnostics import Report
@@ -30,19 +30,13 @@ def prelude(dialect: str | None = None) -> Declarations:
     if dialect is None:
         return own
     plain = prelude()
-    return replace(own, values=plain.values | own.values, functions=plain.functions | own.functions)
+    values, functions = {**plain.values, **own.values}, {**plain.functions, **own.functions}
+    return replace(own, values=values, functions=functions)
 
 
 def _read(path: Path) -> Declarations:
     report = Report()
-    source = Source(path.name, path.read_text(encoding="utf-8"))
-    found = read_document(source, report)
-    assert found is not None, f"{path} does not read"
-    declared = Declarations(source, *found)
-    read_numerics(declared, report)
-    for name, signal in declared.document.signals.items():
-        read_signal(declared, name, signal, report)
-    read_definitions(declared, report, is_prelude=True)
+    declared = read_shipped(Source(path.name, path.read_text(encoding="utf-8")), report)
     assert not report.diagnostics, report.diagnostics[0].render()
     return declared
 
@@ -59,5 +53,5 @@ def under(declared: Declarations, dialect: str, report: Report) -> Declarations:
                 column.span,
                 help="rename this one",
             )
-    columns = trainer.columns | declared.columns
+    columns = {**trainer.columns, **declared.columns}
     return replace(declared, dialect=dialect, eps=trainer.eps, ddof=trainer.ddof, columns=columns)

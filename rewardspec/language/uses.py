@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping as Map
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
 
 from pydantic import ValidationError
 
-from rewardspec.language.document import Measured
+from rewardspec.language.declarations import Use
 from rewardspec.language.scalars import read_expression
-from rewardspec.ops.domain import Domain
+from rewardspec.language.shape import Block
 from rewardspec.rewards.reward import Reward, all_rewards, find_reward
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.syntax.tree import Call, Expr, format_number
@@ -25,39 +23,15 @@ _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*
 FIXED = ("completion", "tokens")  # inputs that every rollout has; all else is a column of the data set
 
 
-@dataclass(frozen=True, eq=False)
-class Use:
-    """A column that a reward function fills.
-
-    reward: None for a function of the user's, whose place is `python`. inputs: for each input of the reward the
-    column of the data set that holds it. only_when: asked only where this holds, missing elsewhere.
-    """
-
-    column: str
-    span: Span
-    reward: Reward | None
-    python: str | None
-    options: Map[str, object]
-    inputs: Map[str, str]
-    only_when: Expr | None
-    domain: Domain | None
-
-    def __str__(self) -> str:
-        fields = self.reward.model.model_fields if self.reward is not None else {}
-        given = {k: v for k, v in self.inputs.items() if k != v}
-        given |= {k: v for k, v in self.options.items() if v != fields[k].default}
-        said = ", ".join(f"{name}={value}" for name, value in given.items())
-        when = f" only when {self.only_when.span.text}" if self.only_when is not None else ""
-        return (self.python or self.reward.name) + (f"({said})" if said else "") + when
-
-
-def read_use(name: str, node: Mapping, measured: Measured, report: Report) -> Use | None:
+def read_use(name: str, block: Block, report: Report) -> Use | None:
     """The reward function of a column that has one; None where it is wrong."""
     before = len(report.diagnostics)
-    given, only_when = _options(node.get("with"), report)
-    if measured.python is not None:
-        return _python(name, node, measured.python, given, only_when, report)
-    scalar = measured.use
+    given, only_when = _options(block.free("with"), report)
+    own = block.one("python")
+    if own is not None:
+        return _python(name, block, own, given, only_when, report)
+    scalar = block.one("use")
+    assert scalar is not None, "who asks knows that there is a function"
     match = _NAMED.fullmatch(scalar.text)
     if match is None:
         report.error(
@@ -133,11 +107,11 @@ def as_expression(use: Use, report: Report) -> Expr:
 Given = dict[str, tuple[Span, object]]  # option: its place and value, a text, or a list or mapping of texts
 
 
-def _options(node, report: Report) -> tuple[Given, Expr | None]:
+def _options(node: Mapping | None, report: Report) -> tuple[Given, Expr | None]:
     """What stands under `with:`, and `only_when` by itself."""
     given: Given = {}
     only_when = None
-    for key, value in node.items if isinstance(node, Mapping) else ():
+    for key, value in node.items if node is not None else ():
         if key.text == "only_when":
             if isinstance(value, Scalar):
                 only_when = read_expression(value, report)
@@ -211,7 +185,7 @@ def _report(error, reward: Reward, given: Given, span: Span, report: Report) -> 
 
 
 def _python(
-    name: str, node: Mapping, scalar: Scalar, given: Given, only_when: Expr | None, report: Report
+    name: str, block: Block, scalar: Scalar, given: Given, only_when: Expr | None, report: Report
 ) -> Use | None:
     if not _PYTHON.fullmatch(scalar.text):
         report.error(
@@ -221,7 +195,7 @@ def _python(
             help="write `python: package.module:function`",
         )
         return None
-    if node.key("use") is not None:
+    if "use" in block.place:
         report.error("two-functions", f"`{name}` has both `use` and `python`", scalar.span, help="keep one of them")
         return None
     for option, (place, _) in given.items():

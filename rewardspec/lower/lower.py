@@ -9,8 +9,7 @@ from math import inf
 
 from rewardspec.ir.graph import Graph, Node, TooLarge, walk
 from rewardspec.ir.looking import least_seen
-from rewardspec.language.declarations import Column, Declarations
-from rewardspec.language.uses import Use
+from rewardspec.language.declarations import Column, Declarations, Use
 from rewardspec.lower.calls import Calls
 from rewardspec.lower.values import Bundle, Skip, Truth
 from rewardspec.ops.domain import Level, interval
@@ -63,7 +62,7 @@ def lower(
     try:
         return lowering.program()
     except TooLarge:
-        start = declared.root.span
+        start = declared.place.value
         report.error(
             "too-large",
             "the spec comes down to more values than can be compiled",
@@ -107,8 +106,8 @@ class Lowering(Calls):
             for expr in declared.guarantees.values():
                 self.names_in(expr, frozenset({"advantage"}), self.user)
         labels = {}
-        if declared.condition is not None and not broken:
-            for name, expr in declared.condition.labels.items():
+        if declared.reward_tokens is not None and not broken:
+            for name, expr in declared.reward_tokens.labels.items():
                 labels[name] = self.try_(lambda e=expr: self.label(e))
         if not broken:
             for use in declared.uses.values():
@@ -150,7 +149,7 @@ class Lowering(Calls):
         names, report, self.report = dict(self.graph.names), self.report, Report()
         try:
             for scope in [self.user] * ("total" in self.declared.values) + [self.own]:
-                node = self.try_(lambda s=scope: self.number(Name(self.declared.root.span, "total"), s))
+                node = self.try_(lambda s=scope: self.number(Name(self.declared.place.value, "total"), s))
                 if (
                     node is not None
                     and not node.domain.symbols
@@ -189,7 +188,6 @@ class Lowering(Calls):
 
     def check_gate(self, declaration) -> None:
         """The sections that say when a component counts, against what is known of its value."""
-        component = self.declared.document.components[declaration.name]
         value = declaration.value
         if not isinstance(value, If) or declaration.when is None:
             return
@@ -205,7 +203,7 @@ class Lowering(Calls):
                 help=help,
             )
         inner = self.number(value.then, self.user)
-        if component.otherwise is not None or inner.domain.lo >= 0 or self.declared.given:
+        if declaration.says("otherwise") or inner.domain.lo >= 0 or self.declared.given:
             return
         least = least_seen(inner, condition)
         if least is not None and least < 0:  # a domain alone proves nothing where its parts are related

@@ -104,7 +104,7 @@ class Names:
         if scope.prelude and name in self.prelude.columns:  # what a dialect measures
             return self.signal(name)
         if scope.prelude and name == "outcome":  # what ready-made guarantees are about if they are not told
-            if self.declared.document.outcome is None:
+            if self.declared.outcome is None and "outcome" not in self.declared.place:
                 self.fail(
                     "no-outcome",
                     "nothing says which rollouts are right",

@@ -353,10 +353,10 @@ def _said(spec: Spec) -> dict[str, str]:
             found[key] = format_expr(expr)
     found |= {"eps": str(float(declared.eps)), "ddof": str(declared.ddof)}
     found |= {f"guarantee {name}": format_expr(expr) for name, expr in declared.guarantees.items()}
-    if declared.condition is not None:
-        found["condition"] = f"{declared.condition.tokens} {declared.condition.prior} {declared.condition.template}"
-        labels = declared.condition.labels.items()
-        found |= {f"label {name} of the condition": format_expr(expr) for name, expr in labels}
+    tokens = declared.reward_tokens
+    if tokens is not None:
+        found["condition"] = f"{tokens.tokens} {tokens.prior} {tokens.template}"
+        found |= {f"label {name} of the condition": format_expr(expr) for name, expr in tokens.labels.items()}
     return found
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from rewardspec.language.declarations import ComponentDeclaration
 from rewardspec.lower.lower import lower
 from rewardspec.prove.verify import NOT_REFUTED, PROVED, verify
 from rewardspec.spec import Spec, deep_stack
@@ -54,7 +53,7 @@ def with_weight(spec: Spec, component: str, weight: Fraction) -> Spec:
     if component not in declared.components:
         raise ValueError(f"the spec has no component `{component}`; there are {', '.join(declared.components)}")
     old = declared.components[component]
-    new = ComponentDeclaration(old.name, old.span, old.value, Number(old.span, weight), old.when)
+    new = replace(old, weight=Number(old.span, weight))
     report = Report()
     declared = replace(declared, components={**declared.components, component: new})
     with deep_stack():

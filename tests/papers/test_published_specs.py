@@ -65,9 +65,9 @@ def test_every_method_has_its_file():
 def test_spec_says_what_it_is_and_runs(path):
     spec = rewardspec.load(path)
     assert not spec.diagnostics
-    assert spec.document.source is not None
-    assert any(word in spec.document.source.text for word in ("Eq.", "Sec."))
-    assert spec.document.name.text.replace("-", "_").endswith(path.stem)
+    assert spec.declarations.origin is not None
+    assert any(word in spec.declarations.origin for word in ("Eq.", "Sec."))
+    assert spec.name.replace("-", "_").endswith(path.stem)
     fn = rewardspec.compile(spec)
     for seed, sizes in enumerate(([4] * 6, [1, 7, 2, 4, 16], [1])):
         rng = np.random.default_rng(seed)

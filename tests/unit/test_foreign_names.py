@@ -7,7 +7,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from rewardspec.language.declarations import GIVEN
-from rewardspec.language.document import Component, Document
+from rewardspec.language.keys import COMPONENT
+from rewardspec.language.keys import SPEC as WHOLE
 from rewardspec.language.prelude import prelude
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.spec import check
@@ -38,10 +39,6 @@ BESIDE = {"otherwise": {"values": [0, 1], "when": "correct >= 1"}, "with": {"use
 BESIDE |= {key: {} for key in ("expr", "use", "values", "range")}
 
 
-def keys(model):
-    return {field.alias or name for name, field in model.model_fields.items()}
-
-
 def with_piece(piece):
     """A spec with the piece in it, where it belongs: an expression, a key of the spec, or a key of a component."""
     if not re.match(r"[\w-]+: ", piece):
@@ -49,9 +46,9 @@ def with_piece(piece):
     yaml = YAML(typ="safe", pure=True)
     ((key, value),) = yaml.load(piece).items()
     whole = yaml.load(SPEC)
-    if key in keys(Document):
+    if key in WHOLE.keys:
         whole[key] = {**whole.get(key, {}), **value} if isinstance(value, dict) else value
-    elif key in keys(Component):
+    elif key in COMPONENT.keys:
         whole["components"]["probe"] = {**BESIDE.get(key, {"range": [0, 1]}), key: value}
     else:
         whole["components"][key] = value
@@ -72,8 +69,8 @@ def test_every_answer_is_in_the_language(answer):
 def test_no_name_of_the_language_is_foreign():
     known = {*FUNCTIONS, *GIVEN, *prelude(None).values, *prelude(None).functions}
     assert not known & NAMES.keys()
-    assert not keys(Document) & KEYS.keys()
-    assert not keys(Component) & PART_KEYS.keys()
+    assert not WHOLE.keys.keys() & KEYS.keys()
+    assert not COMPONENT.keys.keys() & PART_KEYS.keys()
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

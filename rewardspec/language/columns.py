@@ -1,0 +1,164 @@
+"""Columns: what a signal or measured component can be, and the reward function that fills it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import inf
+
+from rewardspec.language.declarations import Column, Use
+from rewardspec.language.scalars import read_literal
+from rewardspec.language.shape import Block
+from rewardspec.language.uses import read_use
+from rewardspec.ops.domain import MOST_VALUES, Domain, Level, finite, interval, symbolic
+from rewardspec.syntax.foreign import NAMES
+from rewardspec.syntax.yaml import Scalar
+from rewardspec.text.diagnostics import Report, shorten
+
+
+def has_function(block: Block) -> bool:
+    """Whether a column is said to be filled by a reward function."""
+    return "use" in block.place or "python" in block.place
+
+
+def read_function(name: str, block: Block, report: Report) -> Use | None:
+    """The reward function of a column; None where there is none, or it is wrong."""
+    if not has_function(block):
+        if "with" in block.place:
+            span = block.place["with"].name
+            report.error("options-alone", f"`{name}` has options but no `use`", span, help="add `use:`")
+        return None
+    if "use" not in block and "python" not in block:
+        return None  # what stands there is no text, which has been said
+    use = read_use(name, block, report)
+    if use is None:
+        return None
+    for part in ("values", "range", "level"):
+        if part in block.place and (use.reward is not None or part == "level"):
+            brings = f"`{name}` has its `{part}` from the reward function" if part != "level" else ""
+            message = brings or "a reward function gives a value for every rollout"
+            report.error("two-domains", message, block.place[part].name, help="leave it out")
+            return None
+    return use
+
+
+def is_worked_out(use: Use | None) -> bool:
+    """Whether a reward function is an expression over columns that trainers measure themselves."""
+    return use is not None and use.reward is not None and use.reward.expression is not None
+
+
+def tokens_column(use: Use) -> Column:
+    """The column `tokens` that a reward function reads, where the spec does not declare it."""
+    amount = interval(Fraction(0), inf)
+    return Column("tokens", use.span, amount, amount, use.span, Level.ROLLOUT, "error", False)
+
+
+def read_column(name: str, block: Block, report: Report, use: Use | None = None, gated: bool = False) -> Column | None:
+    """The column of a signal or measured component; None where it does not say what it can be."""
+    place = block.place
+    wrote = [part for part in ("values", "range") if part in place]
+    brought = use.domain if use is not None else None
+    if len(wrote) == 2:
+        span = place["range"].name
+        report.error("two-domains", f"`{name}` has both `values` and `range`", span, help="keep one of them")
+        return None
+    if not wrote and brought is None:
+        report.error(
+            "no-domain",
+            f"nothing says what `{name}` can be",
+            place.name,
+            help="add `values: [0, 1]`, `range: [0, .inf]`, `use:`, or, for a component, `expr:`",
+        )
+        return None
+    missing = block.word("missing", "error")
+    if use is not None and brought is not None:
+        domain, span = brought, use.span
+    else:
+        domain, span = read_domain(block, report), place[wrote[0]].value
+    if use is not None and use.only_when is not None and missing == "error" and not gated:
+        report.error(
+            "missing-everywhere-else",
+            f"`{name}` is measured only where this holds, and elsewhere a missing value is an error",
+            use.only_when.span,
+            help=f"add `missing: ignore`, or `when: {use.only_when.span.text}`",
+        )
+        return None
+    if domain is None:
+        return None
+    declared = domain
+    if missing == "zero":
+        if domain.symbols:
+            message = f"`{name}` holds names: no 0 can stand for a missing one"
+            report.error("missing-zero", message, place["missing"].name)
+            return None
+        domain = domain if 0 in domain else domain.union(finite([Fraction(0)]))
+    level = Level[block.word("level", "rollout").upper()]
+    clip = block.word("outside", "error") == "clip"
+    return Column(name, place.name, declared, domain, span, level, missing, clip, gated and missing == "error")
+
+
+def read_domain(block: Block, report: Report) -> Domain | None:
+    """What `values` or `range` say; None where neither says it, or wrongly."""
+    values, ends = block.several("values"), block.several("range")
+    if values is not None:
+        return _values(values, report)
+    return _range(ends, report) if ends is not None else None
+
+
+def _values(scalars: tuple[Scalar, ...], report: Report) -> Domain | None:
+    if len(scalars) > MOST_VALUES:
+        span = scalars[0].span.to(scalars[-1].span)
+        report.error("too-large", f"over {MOST_VALUES} values", span, help="declare a `range:`")
+        return None
+    literals = [read_literal(scalar, report) for scalar in scalars]
+    if any(value is None for value in literals):
+        return None
+    for scalar, value in zip(scalars, literals, strict=True):
+        if isinstance(value, float):
+            report.error("infinite-value", "a value cannot be infinite", scalar.span, help=NAMES["inf"])
+            return None
+        if literals.count(value) > 1:
+            message = f"`{shorten(scalar.text)}` stands twice"
+            report.error("duplicate-value", message, scalar.span, help="keep one of them")
+            return None
+    names = tuple(value for value in literals if isinstance(value, str))
+    if len(names) == len(literals):
+        return symbolic(names)
+    if names:
+        wrong = next(s for s, value in zip(scalars, literals, strict=True) if isinstance(value, str))
+        report.error(
+            "mixed-values",
+            "numbers and names cannot stand together",
+            wrong.span,
+            help=_number_instead(wrong.text) or "write numbers, or names alone",
+        )
+        return None
+    return finite([value for value in literals if isinstance(value, Fraction)])
+
+
+def _number_instead(text: str) -> str | None:
+    """What to write where a number is wanted, for a name that is one elsewhere."""
+    if text.lower() in ("yes", "no", "true", "false", "on", "off"):
+        return f"`{text}` is a name here; a truth value is written 1 or 0"
+    return NAMES["inf"] if text.lower() in ("inf", "infinity") else None
+
+
+def _range(pair: tuple[Scalar, ...], report: Report) -> Domain | None:
+    ends: list[Fraction | float | None] = []
+    read = [read_literal(scalar, report) for scalar in pair]
+    for scalar, end in zip(pair, read, strict=True):
+        if isinstance(end, str):
+            report.error("not-a-constant", f"`{shorten(end)}` is not a number", scalar.span, help=_number_instead(end))
+            return None
+        ends.append(end)
+    lo, hi = ends
+    if lo is None or hi is None:
+        return None
+    if lo >= hi:
+        report.error(
+            "empty-range",
+            f"a range from {pair[0].text} to {pair[1].text} holds nothing" if lo > hi else "a range of one value",
+            pair[0].span.to(pair[1].span),
+            help=f"did you mean `[{pair[1].text}, {pair[0].text}]`?" if lo > hi else "declare `values:`",
+        )
+        return None
+    return interval(lo, hi)

@@ -1,0 +1,292 @@
+"""The shape of a spec file checked: YAML to blocks that hold what `keys.py` lets stand where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rewardspec.language.keys import (
+    COMPONENT,
+    SIGNAL,
+    SPEC,
+    STAGE,
+    VERSION,
+    Choice,
+    Free,
+    Kind,
+    Named,
+    One,
+    Pair,
+    Part,
+    Parts,
+    Reason,
+    Several,
+)
+from rewardspec.language.place import Place
+from rewardspec.syntax.foreign import KEYS, PART_KEYS, WORDS, way_out
+from rewardspec.syntax.yaml import Mapping, Node, Scalar, Sequence, read_yaml
+from rewardspec.text.diagnostics import Report, shorten
+from rewardspec.text.source import Source, Span
+
+NOT_TEXT = re.compile(r"[-+]?(\.?[0-9][0-9_.]*(e[-+]?[0-9]+)?|0x[0-9a-f_]+|0o[0-7_]+|\.inf|\.nan)", re.IGNORECASE)
+NOT_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A mapping of a spec file. `held` has what is right, by key; `place` has every key that was written.
+
+    keys: the texts of the keys.
+    """
+
+    place: Place
+    keys: dict[str, Scalar] = field(default_factory=dict)
+    held: dict[str, Checked] = field(default_factory=dict)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.held
+
+    def one(self, key: str) -> Scalar | None:
+        """The single value under a key; None where none stands there, or it is wrong."""
+        found = self.held.get(key)
+        assert found is None or isinstance(found, Scalar), key
+        return found
+
+    def word(self, key: str, default: str = "") -> str:
+        """The word under a key that takes one of several."""
+        found = self.one(key)
+        return default if found is None else found.text
+
+    def several(self, key: str) -> tuple[Scalar, ...] | None:
+        """The single values in the list under a key; None where none stands there, or it is wrong."""
+        found = self.held.get(key)
+        if found is None:
+            return None
+        assert isinstance(found, tuple), key
+        return tuple(item for item in found if isinstance(item, Scalar))
+
+    def block(self, key: str) -> Block:
+        """The mapping under a key, an empty one where there is none."""
+        found = self.held.get(key)
+        if found is None:
+            return Block(self.place)
+        assert isinstance(found, Block), key
+        return found
+
+    def stages(self, key: str) -> tuple[Block, ...] | None:
+        """The mappings in the list under a key; None where none stands there, or it is wrong."""
+        found = self.held.get(key)
+        if found is None:
+            return None
+        assert isinstance(found, tuple), key
+        return tuple(item for item in found if isinstance(item, Block))
+
+    def free(self, key: str) -> Mapping | None:
+        """The mapping of any kind under a key."""
+        found = self.held.get(key)
+        return found if isinstance(found, Mapping) else None
+
+    def ones(self) -> Iterator[tuple[str, Scalar]]:
+        """Every name and its single value."""
+        return ((name, value) for name, value in self.held.items() if isinstance(value, Scalar))
+
+    def blocks(self) -> Iterator[tuple[str, Block]]:
+        """Every name and its mapping."""
+        return ((name, value) for name, value in self.held.items() if isinstance(value, Block))
+
+
+Checked = Scalar | Mapping | Block | tuple["Scalar | Block", ...]
+
+
+def read_shape(source: Source, report: Report) -> Block | None:
+    """What a file holds; None where it is no YAML (reasons in `report`).
+
+    A part that is wrong is reported and left out, so that what stands beside it is still checked.
+    """
+    root = read_yaml(source, report)
+    if root is None:
+        return None
+    if root.key("rewardspec") is None:
+        report.error(
+            "version",
+            "the spec does not say which version of the language it is in",
+            _start(root),
+            help="begin with `rewardspec: 1`",
+        )
+    found = _Checker(report).keyed(root, root.span, SPEC, SPEC.name)
+    assert found is not None
+    found.held.setdefault("rewardspec", Scalar(Span(source, 0, 0), VERSION))
+    return found
+
+
+@dataclass(frozen=True)
+class _Checker:
+    """Checks a node against the kind of thing that belongs there. Gives None for what is wrong, with the reason said.
+
+    at: where a complaint about an empty value stands. key: what the value stands under.
+    """
+
+    report: Report
+
+    def check(self, node: Node, at: Span, key: str, kind: Kind) -> Checked | None:
+        match kind:
+            case One():
+                return self.one(node, at)
+            case Reason():
+                return self.reason(node, at, key)
+            case Choice():
+                return self.choice(node, at, key, kind)
+            case Several():
+                return self.several(node, at)
+            case Pair():
+                return self.pair(node, at)
+            case Named():
+                return self.named(node, at, kind)
+            case Free():
+                found = self.mapping(node, at)
+                return found if found is not None else None
+            case Part():
+                return self.part(node, at, kind)
+            case Parts():
+                return self.parts(node, at, kind.each)
+
+    def one(self, node: Node, at: Span) -> Scalar | None:
+        if isinstance(node, Scalar):
+            return node
+        return self.wrong(node, at, "a single value belongs here, not a list or a mapping")
+
+    def reason(self, node: Node, at: Span, key: str) -> Scalar | None:
+        """A text with a letter in it, and not one that YAML takes for something else."""
+        scalar = self.one(node, at)
+        if scalar is None:
+            return None
+        text = scalar.text.strip()
+        plain = scalar.style is None and (NOT_TEXT.fullmatch(text) is not None or text.lower() in NOT_WORDS)
+        if not plain and any(char.isalpha() for char in text):
+            return scalar
+        self.report.error(
+            "no-reason",
+            f"nothing says why `{shorten(key)}` is meant here",
+            _said(node, at),
+            help=f"say it in words: `{shorten(key)}: why`",
+        )
+        return None
+
+    def choice(self, node: Node, at: Span, key: str, kind: Choice) -> Scalar | None:
+        scalar = self.one(node, at)
+        if scalar is None or scalar.text in kind.words:
+            return scalar
+        text = shorten(scalar.text)
+        self.report.error(
+            "unknown-word",
+            f"`{text}` is none of {', '.join(f'`{word}`' for word in kind.words)}",
+            node.span,
+            help=_word_here(text, key, kind.words),
+        )
+        return None
+
+    def several(self, node: Node, at: Span) -> tuple[Scalar, ...] | None:
+        if not isinstance(node, Sequence):
+            return self.wrong(node, at, "a list belongs here: `[0, 1]`")
+        if not node.items:
+            return self.wrong(node, at, "an empty list: nothing could ever be measured")
+        return self.items(node, at)
+
+    def pair(self, node: Node, at: Span) -> tuple[Scalar, ...] | None:
+        if not isinstance(node, Sequence) or len(node.items) != 2:
+            return self.wrong(node, at, "two values belong here: `[lowest, highest]`")
+        return self.items(node, at)
+
+    def items(self, node: Sequence, at: Span) -> tuple[Scalar, ...] | None:
+        found = [self.one(item, at) for item in node.items]
+        right = tuple(item for item in found if item is not None)
+        return right if len(right) == len(found) else None
+
+    def mapping(self, node: Node, at: Span) -> Mapping | None:
+        if isinstance(node, Mapping):
+            return node
+        if isinstance(node, Scalar) and node.style is None and not node.text:
+            return Mapping(node.span, ())
+        return self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+
+    def named(self, node: Node, at: Span, kind: Named) -> Block | None:
+        mapping = self.mapping(node, at)
+        if mapping is None:
+            return None
+        block = Block(_place(at, mapping), {key.text: key for key, _ in mapping.items})
+        for key, value in mapping.items:
+            found = self.check(value, key.span, key.text, kind.each)
+            if found is not None:
+                block.held[key.text] = found
+        return block
+
+    def part(self, node: Node, at: Span, part: Part) -> Block | None:
+        if isinstance(node, Scalar) and part.short and (node.text or node.style or part is STAGE):
+            return Block(_place(at, node), held={part.short: node})
+        if not part.may_be_empty and not isinstance(node, Mapping):
+            return self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+        mapping = self.mapping(node, at)
+        return None if mapping is None else self.keyed(mapping, at, part, part.name)
+
+    def keyed(self, mapping: Mapping, at: Span, part: Part, name: str) -> Block | None:
+        """The keys of a part; None where one that it needs is missing or wrong."""
+        block = Block(_place(at, mapping), {key.text: key for key, _ in mapping.items})
+        for key, value in mapping.items:
+            if key.text not in part.keys:
+                self.unknown(key, part)
+                continue
+            found = self.check(value, key.span, key.text, part.keys[key.text].kind)
+            if found is not None:
+                block.held[key.text] = found
+        if part is SPEC:
+            return block
+        needed = [key for key, said in part.keys.items() if said.required]
+        for key in needed:
+            if mapping.key(key) is None:
+                self.report.error("missing-key", f"`{key}` is missing here", _start(mapping))
+        return block if all(key in block for key in needed) else None
+
+    def unknown(self, key: Scalar, part: Part) -> None:
+        known = list(part.keys)
+        foreign = KEYS if part is SPEC else PART_KEYS if part in (SIGNAL, COMPONENT, STAGE) else {}
+        self.report.error(
+            "unknown-key",
+            f"there is no key `{shorten(key.text)}` here",
+            key.span,
+            help=way_out(key.text, known, foreign, f"the keys here are {', '.join(known)}"),
+        )
+
+    def parts(self, node: Node, at: Span, part: Part) -> tuple[Block, ...] | None:
+        if not isinstance(node, Sequence):
+            self.report.error("wrong-type", "a list belongs here, one `- ` a line", node.span)
+            return None
+        found = [self.part(item, at, part) for item in node.items]
+        right = tuple(block for block in found if block is not None)
+        return right if len(right) == len(found) else None
+
+    def wrong(self, node: Node, at: Span, message: str) -> None:
+        self.report.error("wrong-type", message, _said(node, at))
+
+
+def _said(node: Node, at: Span) -> Span:
+    """The text of a value; of an empty one that of its key."""
+    return node.span if node.span.text.strip() else at
+
+
+def _place(name: Span, node: Node) -> Place:
+    if not isinstance(node, Mapping):
+        return Place(name, node.span)
+    return Place(name, node.span, {key.text: _place(key.span, value) for key, value in node.items})
+
+
+def _word_here(text: str, key: str, words: tuple[str, ...]) -> str | None:
+    """A help line for a word that a key does not take; what is written for it elsewhere, if that is for this key."""
+    here = {word: answer for word, answer in WORDS.items() if f"`{key}:" in answer}
+    return way_out(text, words, here)
+
+
+def _start(node: Node) -> Span:
+    start = node.span.start
+    end = node.span.source.text.find("\n", start)
+    return node.span.source.span(start, min(end if end >= 0 else node.span.end, node.span.end))
