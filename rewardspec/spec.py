@@ -17,7 +17,7 @@ from pickle import PicklingError
 
 from rewardspec._version import __version__
 from rewardspec.function import AdvantageFunction
-from rewardspec.ir.graph import DEEPEST, Node, canonical, walk
+from rewardspec.ir.graph import DEEPEST_NODE, Node, canonical, walk
 from rewardspec.language.declarations import Declarations, Use
 from rewardspec.language.prelude import dialects, under
 from rewardspec.language.reader import read_declarations
@@ -264,7 +264,7 @@ def _told_by(columns: Collection[str], *values: Node) -> bool:
 
 @contextmanager
 def deep_stack():
-    """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST`).
+    """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST_NODE`).
 
     The limit is one for all threads: the first that comes raises it, and the last that goes puts it back.
     """
@@ -272,7 +272,7 @@ def deep_stack():
     with _counting:
         if not _inside:
             _before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_before, 20 * DEEPEST))
+            sys.setrecursionlimit(max(_before, 20 * DEEPEST_NODE))
         _inside += 1
     try:
         yield

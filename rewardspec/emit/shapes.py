@@ -9,7 +9,7 @@ from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
 from rewardspec.ops.domain import Level
 from rewardspec.ops.elementwise import ELEMENTWISE
-from rewardspec.ops.reductions import REDUCTIONS, SPREADS
+from rewardspec.ops.operators import REDUCTIONS, SPREADS
 
 Key = tuple[Node, bool]  # a value as a number (False) or as a condition (True)
 

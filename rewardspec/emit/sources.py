@@ -11,7 +11,7 @@ from rewardspec.ir.patterns import ZScore
 from rewardspec.lower.names import PI
 from rewardspec.ops.domain import Level
 from rewardspec.ops.elementwise import ELEMENTWISE
-from rewardspec.ops.reductions import REDUCTIONS, SPREADS
+from rewardspec.ops.operators import REDUCTIONS, SPREADS
 
 ATOM = 10  # precedence of a name or a call
 

@@ -6,15 +6,16 @@ asked for. `demand` follows that from the results down; what the domains prove n
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 
-from rewardspec.ir.graph import Graph, Node, can_fail, conjuncts, walk
+from rewardspec.ir.conditions import conjuncts
+from rewardspec.ir.graph import Graph
+from rewardspec.ir.node import Node, can_fail, walk
 from rewardspec.ops.domain import Domain, Level, interval
 from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.ops.operator import When
+from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
 
 MOST_PATHS = 8  # ways to reach a value that are told apart; beyond them it counts as always asked for
 
@@ -70,35 +71,23 @@ def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set
         ask(root, frozenset())
     for node in reversed(order):
         for path in sorted(asked[node], key=_key):  # an order of its own: nodes are made on the way
-            if node.op == "if":
-                condition, then, otherwise = node.args
-                ask(condition, path)
-                ask(then, path | conjuncts(condition))
-                ask(otherwise, path | {graph.negation(condition)})
-            elif node.op in ("and", "or"):  # as in Python: what the first decides, the second is not asked
-                first, second = node.args
-                ask(first, path)
-                ask(second, path | (conjuncts(first) if node.op == "and" else {graph.negation(first)}))
-            elif node.op in REDUCTIONS:
-                x, where, *by = node.args
-                level = node.attributes[0]
-                outer = _over(graph, path, level)
-                for arg in (where, *by):
-                    ask(arg, outer)
-                ask(x, outer | (frozenset() if where.constant == 1 else conjuncts(where)))
-            elif node.op == "copies":  # scores of all kept groups go into one draw
-                keep, score = node.args
-                outer = _over(graph, path, Level.BATCH)
-                ask(keep, outer)
-                ask(score, outer | conjuncts(keep))
-            elif node.op == "coalesce":
-                x, otherwise = node.args
-                ask(x, path)
-                ask(otherwise, path | {graph.negation(graph.present(x))})
-            else:
-                for arg in node.args:
-                    ask(arg, path if arg.level is node.level else _over(graph, path, arg.level))
+            rules = node.operator.asked
+            over = node.attributes[0] if node.op in REDUCTIONS else Level.BATCH if node.op == "copies" else None
+            outer = path if over is None else _over(graph, path, over)  # `copies`: all kept groups go into one draw
+            for place, arg in enumerate(node.args):
+                if place in rules:
+                    when, other = rules[place]
+                    ask(arg, outer | _where(graph, when, node.args[other]))
+                else:
+                    ask(arg, outer if rules or arg.level is node.level else _over(graph, path, arg.level))
     return asked
+
+
+def _where(graph: Graph, when: When, other: Node) -> Path:
+    """The conditions that say that an operand is as it has to be for another to be asked for."""
+    if when is When.HOLDS:
+        return frozenset() if other.constant == 1 else conjuncts(other)
+    return frozenset([graph.negation(other if when is When.FAILS else graph.present(other))])
 
 
 def _over(graph: Graph, path: Path, level: Level) -> Path:
@@ -113,59 +102,43 @@ def _over(graph: Graph, path: Path, level: Level) -> Path:
 
 def _undefined(graph: Graph, node: Node, path: Path) -> Node:
     """Whether a node has no result, given the conditions on the path to it."""
-    if node.op == "required":
-        return graph.negation(graph.present(node.args[0]))
-    domains = [_narrowed(a, path) for a in node.args]
-    op = ELEMENTWISE[node.op]
-    if not op.undefined(*domains):
+    undefined = node.operator.undefined
+    assert undefined is not None, f"`{node.op}` always has a result"
+    if not undefined.possible(*(_narrowed(a, path) for a in node.args)):
         return graph.const(0)
-    zero = graph.const(0)
-    compare = partial(graph.compare, asked=False)
-    match node.op:
-        case "/":
-            above, below = node.args  # a missing value divided by anything is missing
-            return graph.both(compare("==", below, zero), graph.present(above))
-        case "log":
-            return compare("<=", node.args[0], zero)
-        case "sqrt":
-            return compare("<", node.args[0], zero)
-        case "**":
-            base, exponent = node.args  # the power of a missing value, or to one, is missing
-            whole = graph.either(
-                compare("==", graph.apply("floor", exponent), exponent), graph.negation(graph.present(exponent))
-            )
-            broken = graph.both(compare("<", base, zero), graph.negation(whole))
-            pole = graph.both(compare("==", base, zero), compare("<", exponent, zero))
-            return graph.either(broken, pole)
-    raise AssertionError(f"`{node.op}` can be undefined, but nothing says when")
+    found: Node = undefined.condition(graph, *node.args)
+    return found
 
 
 def _narrowed(node: Node, path: Path, depth: int = 8) -> Domain:
     """The domain of a node, cut by the comparisons with constants on the path."""
     domain = node.domain.present()
-    if node.op in ("+", "-", "*", "/", "neg") and depth and domain.values is None:
+    op = ELEMENTWISE.get(node.op)
+    if op is not None and op.arithmetic and depth and domain.values is None:
         apart = {c.op for c in path if c.args == node.args} if node.op == "-" else set()
         if ">" in apart:
             return interval(Fraction(0), domain.hi, lo_open=True)
         inner = tuple(_narrowed(a, path, depth - 1) for a in node.args)
-        domain = elementwise_domain(ELEMENTWISE[node.op], inner)
-    for condition in path:
+        domain = elementwise_domain(op, inner)
+    for condition in sorted(path, key=lambda c: c.id):
         negated = condition.op == "not"
         compare = condition.args[0] if negated else condition
         if len(compare.args) != 2 or compare.args[0] is not node or compare.args[1].constant is None:
             continue
         limit = compare.args[1].constant
-        sign = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}.get(compare.op) if negated else compare.op
+        if compare.op not in COMPARISONS or compare.op == ("!=" if negated else "=="):
+            continue
+        sign = ELEMENTWISE[compare.op].opposite if negated else compare.op
         if domain.values is not None:
-            if sign in _HOLDS:
-                values = tuple(v for v in domain.values if _HOLDS[sign](v, limit))
+            if sign != "==":
+                values = tuple(v for v in domain.values if ELEMENTWISE[sign].exact(v, limit))
                 domain = replace(domain, values=values)
                 if domain.values:
                     domain = replace(domain, lo=domain.values[0], hi=domain.values[-1])
         elif sign in (">", ">=") and limit >= domain.lo:
-            domain = replace(domain, lo=limit, lo_open=sign == ">")
+            domain = replace(domain, lo=limit, lo_open=sign == ">" or (limit == domain.lo and domain.lo_open))
         elif sign in ("<", "<=") and limit <= domain.hi:
-            domain = replace(domain, hi=limit, hi_open=sign == "<")
+            domain = replace(domain, hi=limit, hi_open=sign == "<" or (limit == domain.hi and domain.hi_open))
         elif sign == "!=" and limit == domain.lo:
             domain = replace(domain, lo_open=True)
         elif sign == "!=" and limit == domain.hi:
@@ -173,19 +146,13 @@ def _narrowed(node: Node, path: Path, depth: int = 8) -> Domain:
     return domain
 
 
-_HOLDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "!=": operator.ne}
-
-
 def _words(graph: Graph, node: Node) -> str:
     if node.op == "required":
         x = node.args[0]
-        return f"`{graph.names.get(x, x.attributes[0] if x.op == 'column' else 'a value')}` is missing"
-    span = graph.spans.get(node)
-    text = " ".join(span.text.split())[:80] if span else node.op
-    what = {
-        "/": "a division by 0",
-        "log": "the log of 0 or less",
-        "sqrt": "the root of less than 0",
-        "**": "a power without a value",
-    }[node.op]
-    return f"`{text}` is {what}"
+        what = graph.names.get(x, x.attributes[0] if x.op == "column" else "a value")
+    else:
+        span = graph.spans.get(node)
+        what = " ".join(span.text.split())[:80] if span else node.op
+    undefined = node.operator.undefined
+    assert undefined is not None
+    return f"`{what}` is {undefined.words}"

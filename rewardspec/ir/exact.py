@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import pi
+from typing import Any
 
-from rewardspec.ir.graph import Node, evaluate, is_elementwise, walk
+from rewardspec.ir.node import Node, evaluate, is_elementwise, walk
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import spend, weight
 from rewardspec.ops.exact import Inexact
+from rewardspec.ops.operator import Pointwise, Reduction
+from rewardspec.ops.operators import REDUCTIONS
 from rewardspec.ops.real import UNKNOWN, Pool, TooClose, real
-from rewardspec.ops.reductions import REDUCTIONS
 
 
 class GroupEvaluator:
@@ -128,7 +130,7 @@ class GroupEvaluator:
     def reduced(self, node: Node, values: list, where: list):
         """What a reduction makes of the values that take part, or may."""
         if any(v is UNKNOWN for v in (*values, *where)):
-            return _undecided_reduction(node.op, values, where)
+            return _undecided_reduction(REDUCTIONS[node.op], values, where)
         key = (node.id, tuple(values))
         if key not in self.known:
             try:
@@ -151,49 +153,21 @@ class GroupEvaluator:
         return float(parameter) if self.floats and parameter is not None else parameter
 
 
-def _undecided(node: Node, row: tuple):
+def _undecided(node: Node, row: tuple[Any, ...]) -> Any:
     """An elementwise node's value where an operand is UNKNOWN."""
-    known = [v for v in row if v is not UNKNOWN]
-    match node.op:
-        case "spread" | "not" | "required":
-            return UNKNOWN
-        case "copies":
-            return Fraction(1)
-        case "and":
-            return Fraction(0) if any(v != 1 for v in known) else UNKNOWN
-        case "or":
-            return Fraction(1) if any(v == 1 for v in known) else UNKNOWN
-        case "if":
-            condition, then, otherwise = row
-            if condition is not UNKNOWN:
-                return then if condition == 1 else otherwise
-            return then if _same(then, otherwise) else UNKNOWN
-        case "coalesce":
-            x, otherwise = row
-            return UNKNOWN if x is UNKNOWN else otherwise if x is None else x
-        case "present" | "sum_components":
-            return UNKNOWN
-    if any(v is None for v in known):
+    op = node.operator
+    if isinstance(op, Pointwise) and op.undecided is not None:
+        return op.undecided(row)
+    if any(v is None for v in row):
         return Fraction(0) if node.boolean else None
     return UNKNOWN
 
 
-def _same(a, b) -> bool:
-    """Whether two values are certainly one."""
-    if a is None or b is None or a is UNKNOWN or b is UNKNOWN:
-        return a is None and b is None
-    try:
-        return a == b
-    except TooClose:
-        return False
-
-
-def _undecided_reduction(op: str, values: list, where: list):
+def _undecided_reduction(op: Reduction, values: list[Any], where: list[Any]) -> Any:
     """A reduction where a value is UNKNOWN, or whether it takes part."""
-    if op in ("any", "all"):
-        decides = Fraction(op == "any")
-        if any(w is not UNKNOWN and v is not UNKNOWN and v == decides for v, w in zip(values, where, strict=True)):
-            return decides
-        if all(v is not UNKNOWN and v != decides for v in values):
-            return 1 - decides
+    if op.decides is not None:
+        if any(w is not UNKNOWN and v is not UNKNOWN and v == op.decides for v, w in zip(values, where, strict=True)):
+            return op.decides
+        if all(v is not UNKNOWN and v != op.decides for v in values):
+            return 1 - op.decides
     return UNKNOWN

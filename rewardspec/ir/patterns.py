@@ -1,7 +1,8 @@
-"""Shapes in the graph that mean more than their nodes: normalisers, and what sums to zero.
+"""Deviations and z-scores in the graph, and what sums to zero: the one place that knows them again.
 
-The prelude writes a z-score in the language itself. These functions find it again, whoever wrote
-it, so that a mean that is zero by construction can be left out and one kernel can do the work.
+The prelude writes a z-score in the language itself. These functions find it, whoever wrote it, so that a mean that is
+zero by construction is left out, one kernel does the work, and a finding can speak of a z-score. Why they are formulas
+and no nodes of their own: docs/design.md, "Decisions".
 """
 
 from __future__ import annotations
@@ -9,9 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from rewardspec.ir.graph import MOST_NODES, Graph, Node, conjuncts
+from rewardspec.ir.conditions import MOST_KEPT, conjuncts, disjuncts
+from rewardspec.ir.node import Node
 from rewardspec.ops.domain import Level
+
+if TYPE_CHECKING:
+    from rewardspec.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Center:
+    """`x - mean(x)`. where: None for all."""
+
+    x: Node
+    where: Node | None
+    by: Node | None
+    over: Level
+
+    @property
+    def of_all(self) -> bool:
+        """Every rollout of the group (or batch) is in the mean."""
+        return self.where is None and not self.x.domain.missing
 
 
 @dataclass(frozen=True)
@@ -30,6 +51,17 @@ class ZScore:
     centered: bool
 
 
+def match_center(graph: Graph, node: Node, known: frozenset[Node] = frozenset()) -> Center | None:
+    """`x - mean(x)`, with `x` as it is where the conditions `known` hold."""
+    if node.op != "-" or node.args[1].op != "mean":
+        return None
+    value, mean = node.args
+    x, where, *by = mean.args
+    if value is not (graph.assume(x, known) if known else x):
+        return None
+    return Center(x, None if where.constant == 1 else where, by[0] if by else None, mean.attributes[0])
+
+
 def match_zscore(graph: Graph, node: Node) -> ZScore | None:
     if node.op != "if" or node.args[2].constant != 0 or node.args[1].op != "/":
         return None
@@ -43,68 +75,57 @@ def match_zscore(graph: Graph, node: Node) -> ZScore | None:
         return None
     x, where, *by = std.args
     over, ddof = std.attributes
-    rest = known - _subset(graph, x, where)
+    subset = _subset(graph, x, where)
+    rest = known - subset
     alive = [c for c in rest if c.op == ">" and c.args[0] is std and c.args[1].constant == 0]
-    if len(alive) != 1 or len(rest) != 1 or not _subset(graph, x, where) <= known:
+    if len(alive) != 1 or len(rest) != 1 or not subset <= known:
         return None
-    inside = graph.assume(x, known)
-    centered = numerator is inside
+    centered = numerator is graph.assume(x, known)
     if not centered:
-        if numerator.op != "-" or numerator.args[0] is not inside:
-            return None
-        mean = numerator.args[1]
-        if mean.op != "mean" or mean.args != std.args or mean.attributes[0] is not over:
+        center = match_center(graph, numerator, known)
+        if center is None or numerator.args[1].args != std.args or center.over is not over:
             return None
     return ZScore(x, None if where.constant == 1 else where, by[0] if by else None, over, ddof, eps, centered)
 
 
-def _subset(graph: Graph, x: Node, where: Node) -> frozenset[Node]:
+def _subset(graph: Graph, x: Node, where: Node | None) -> frozenset[Node]:
     """The conditions under which a rollout is in the subset that a reduction of `x` takes."""
-    needed = [] if where.constant == 1 else [where]
+    needed = [] if where is None or where.constant == 1 else [where]
     if x.domain.missing:
         needed.append(graph.present(x))
     return frozenset(c for n in needed for c in conjuncts(n) if c.constant != 1)
 
 
-@lru_cache(maxsize=MOST_NODES)
+@lru_cache(maxsize=MOST_KEPT)
 def sums_to_zero(graph: Graph, node: Node, unless: Node | None = None) -> bool:
     """Whether a node sums to 0 over every group by construction.
 
     unless: a condition outside which the value does not count; it has to be 0 there, then.
     """
-    match node.op:
-        case "-" if node.args[1].op == "mean" and unless is None and _plain_center(node):
+    if unless is None:
+        center = match_center(graph, node)
+        if center is not None and center.of_all and center.over is Level.GROUP:
             return True
-        case "sum_components" | "+" | "-":
-            if any(a.domain.missing for a in node.args):
+    match node.op, node.args:
+        case (("sum_components" | "+" | "-" | "neg"), args):
+            if len(args) > 1 and any(a.domain.missing for a in args):
                 return False
-            return all(sums_to_zero(graph, a, unless) for a in node.args)
-        case "coalesce" if node.args[1].constant == 0:
-            return sums_to_zero(graph, node.args[0], unless)
-        case "neg":
-            return sums_to_zero(graph, node.args[0], unless)
-        case "*":
-            a, b = node.args
+            return all(sums_to_zero(graph, a, unless) for a in args)
+        case "coalesce", (x, otherwise) if otherwise.constant == 0:
+            return sums_to_zero(graph, x, unless)
+        case "*", (a, b):
             return (b.level < Level.ROLLOUT and sums_to_zero(graph, a, unless)) or (
                 a.level < Level.ROLLOUT and sums_to_zero(graph, b, unless)
             )
-        case "/":
-            a, b = node.args
+        case "/", (a, b):
             return b.level < Level.ROLLOUT and sums_to_zero(graph, a, unless)
-        case "if" if node.args[2].op == "missing":
-            return sums_to_zero(graph, node.args[1], node.args[0])
-        case "if" if node.args[2].constant == 0:
+        case "if", (condition, then, otherwise) if otherwise.op == "missing":
+            return sums_to_zero(graph, then, condition)
+        case "if", (_, _, otherwise) if otherwise.constant == 0:
             return _centered(graph, node, unless)
-        case "const":
+        case "const", _:
             return node.constant == 0
     return False
-
-
-def _plain_center(node: Node) -> bool:
-    x, mean = node.args
-    return (
-        mean.args[0] is x and mean.args[1].constant == 1 and not x.domain.missing and mean.attributes[0] is Level.GROUP
-    )
 
 
 def _centered(graph: Graph, node: Node, unless: Node | None) -> bool:
@@ -120,25 +141,14 @@ def _centered(graph: Graph, node: Node, unless: Node | None) -> bool:
             return False
     if condition.level < Level.ROLLOUT and unless is None and sums_to_zero(graph, body):
         return True
-    if body.op != "-" or body.args[1].op != "mean":
-        return False
-    mean = body.args[1]
-    x, where = mean.args[:2]
     known = conjuncts(condition)
-    subset = _subset(graph, x, where)
-    rest = known - subset
-    if mean.attributes[0] is not Level.GROUP or body.args[0] is not graph.assume(x, known) or not subset <= known:
+    center = match_center(graph, body, known)
+    if center is None or center.over is not Level.GROUP:
         return False
-    if any(c.level is Level.ROLLOUT for c in rest):
+    subset = _subset(graph, center.x, center.where)
+    if not subset <= known or any(c.level is Level.ROLLOUT for c in known - subset):
         return False
     if unless is None:
         return True
-    counted = _disjuncts(unless)
-    return any(c in counted for c in known) or graph.present(x) in counted
-
-
-@lru_cache(maxsize=MOST_NODES)
-def _disjuncts(condition: Node) -> frozenset[Node]:
-    if condition.op == "or":
-        return _disjuncts(condition.args[0]) | _disjuncts(condition.args[1])
-    return frozenset([condition])
+    counted = disjuncts(unless)
+    return any(c in counted for c in known) or graph.present(center.x) in counted

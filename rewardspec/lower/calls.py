@@ -7,8 +7,8 @@ from rewardspec.language.declarations import AXES, Definition
 from rewardspec.lower.expressions import Expressions
 from rewardspec.lower.values import Axis, Bound, Bundle, Scope, Skip, Value, fold
 from rewardspec.ops.domain import Level
-from rewardspec.ops.functions import FUNCTIONS, ONE_VALUE, TAKES_CONDITIONS, Function
-from rewardspec.ops.reductions import REDUCTIONS, SPREADS
+from rewardspec.ops.functions import FUNCTIONS, Function
+from rewardspec.ops.operators import ELEMENTWISE, REDUCTIONS, SPREADS
 from rewardspec.syntax.foreign import ARGUMENTS, NAMES, way_out
 from rewardspec.syntax.tree import Call, Expr, Name
 from rewardspec.text.diagnostics import did_you_mean, shorten
@@ -157,8 +157,8 @@ class Calls(Expressions):
             return self.reduction(expr, scope)
         values = self.values(arguments, scope)
         graph.here = self.site or expr.span
-        if name in ONE_VALUE:
-            return self.numbers(lambda x: self.elementwise(name, (x,), expr), values, arguments)
+        if name in ELEMENTWISE:
+            return self.numbers(lambda *nodes: self.elementwise(name, nodes, expr), values, arguments)
         if name == "clip":
             return self.numbers(
                 lambda x, low, high: graph.apply("minimum", graph.apply("maximum", x, low), high), values, arguments
@@ -281,7 +281,7 @@ class Calls(Expressions):
     ) -> Node:
         graph, text = self.graph, shorten(expr.arguments[0].span.text)
         mask = self.truth(where, expr.span).holds
-        if name in TAKES_CONDITIONS:
+        if REDUCTIONS[name].boolean:
             truth = self.truth(value, expr.arguments[0].span)
             known = graph.either(truth.holds, truth.fails)
             mask = graph.both(mask, known)  # a missing condition takes no part
@@ -334,7 +334,7 @@ class Calls(Expressions):
         span = expr.arguments[0].span
         wheres = where.values if isinstance(where, Bundle) else (where,) * len(value.values)
         masks = [self.truth(w, expr.span).holds for w in wheres]
-        if name in TAKES_CONDITIONS:
+        if REDUCTIONS[name].boolean:
             truths = [self.truth(v, span) for v in value.values]
             if name == "any":
                 return graph.any_of([graph.both(m, t.holds) for m, t in zip(masks, truths, strict=True)])

@@ -19,8 +19,6 @@ from rewardspec.text.source import Span
 DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
 MOST_STEPS = 50_000
 
-_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-
 
 class Expressions(Names):
     """Everything but calls."""
@@ -163,7 +161,7 @@ class Expressions(Names):
         op = ELEMENTWISE[name]
         domains = [node.domain for node in nodes]
         never = name == "/" and nodes[1].constant == 0
-        if never or (op.undefined and all(n.constant is not None for n in nodes) and op.undefined(*domains)):
+        if never or (op.undefined and all(n.constant is not None for n in nodes) and op.undefined.possible(*domains)):
             if self.site is not None:  # in the prelude a condition stands before it
                 return self.graph.spread(self.graph.missing(), max(n.level for n in nodes))
             return self.undefined(name, nodes, expr)
@@ -224,7 +222,7 @@ class Expressions(Names):
         holds = graph.compare(operator, a, b)
         if not a.domain.missing and not b.domain.missing:
             return holds
-        return Truth(holds, graph.compare(_OPPOSITE[operator], a, b))
+        return Truth(holds, graph.compare(ELEMENTWISE[operator].opposite, a, b))
 
     def symbol_comparison(self, expr: Operation, scope: Scope) -> Value | None:
         """`task == math`, where `math` is one of the names that `task` can be."""

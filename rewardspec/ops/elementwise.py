@@ -1,217 +1,114 @@
-"""Operators on single values. Adding one is adding one declaration here.
+"""Operators on single values: arithmetic, comparisons, logic, functions. Adding one is adding one declaration here.
 
-Each knows its exact meaning (Fraction, Surd or Real in, one of them out; floats in, floats out), the domain
-of its results given those of its operands, where it is undefined, and its torch spelling. Missing
-operands are dealt with once for all of them: missing in, missing out.
+Missing operands are dealt with once for all of them: missing in, missing out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
+from typing import Any
 
+from rewardspec.ops import forms, ranges
 from rewardspec.ops import real as reals
-from rewardspec.ops.domain import ANY, CONDITION, Bound, Domain, interval
+from rewardspec.ops.domain import Domain, interval
 from rewardspec.ops.exact import Inexact, bounded, square_root
-from rewardspec.ops.real import Real, TooClose, real
+from rewardspec.ops.operator import ELEMENTWISE as ELEMENTWISE
+from rewardspec.ops.operator import Builder, Elementwise, N, Undefined, When, declare, of_one
+from rewardspec.ops.ranges import elementwise_domain as elementwise_domain
+from rewardspec.ops.real import UNKNOWN, Real, TooClose, real
 
 
-@dataclass(frozen=True)
-class Elementwise:
-    """One operator.
-
-    torch: a format string over the operands' source; `precedence` is Python's, for parentheses.
-    undefined: name of the case in which there is no result, and a test of the operands' domains
-    that tells whether it can come up. hides_missing: torch has a number where an operand is NaN, so that
-    a missing value would not stay missing.
-    """
-
-    name: str
-    exact: Callable
-    domain: Callable[..., Domain]
-    torch: str
-    precedence: int = 9
-    boolean: bool = False
-    undefined: Callable[..., bool] | None = None
-    hides_missing: bool = False
-
-
-ELEMENTWISE: dict[str, Elementwise] = {}
-
-
-def _op(name: str, domain, torch: str, precedence: int = 9, **rest):
-    def declare(exact):
-        ELEMENTWISE[name] = Elementwise(name, exact, domain, torch, precedence, **rest)
-        return exact
-
-    return declare
-
-
-# Bounds ------------------------------------------------------------------------------------------
-
-
-def _times(x: Bound, y: Bound) -> Bound:
-    return Fraction(0) if x == 0 or y == 0 else x * y
-
-
-def _outward(x: float, towards: float) -> Bound:
-    return x if math.isinf(x) else Fraction(math.nextafter(math.nextafter(x, towards), towards))
-
-
-def _image(function: Callable[[float], float], lowest: Bound, highest: Bound):
-    """Domain rule of an increasing function with values within [lowest, highest]."""
-
-    def value(x: Bound) -> float:
-        try:
-            return function(float(x))
-        except OverflowError:
-            return inf if x > 0 else float(lowest)
-
-    def rule(a: Domain) -> Domain:
-        lo = max(_outward(value(a.lo), -inf), lowest) if a.lo > -inf else lowest
-        hi = min(_outward(value(a.hi), inf), highest) if a.hi < inf else highest
-        return interval(lo, hi)
-
-    return rule
-
-
-def _sum(a: Domain, b: Domain) -> Domain:
-    return interval(a.lo + b.lo, a.hi + b.hi, a.lo_open or b.lo_open, a.hi_open or b.hi_open)
-
-
-def _negated(a: Domain) -> Domain:
-    return interval(-a.hi, -a.lo, a.hi_open, a.lo_open)
-
-
-def _difference(a: Domain, b: Domain) -> Domain:
-    return _sum(a, _negated(b))
-
-
-def _product(a: Domain, b: Domain) -> Domain:
-    corners = [_times(x, y) for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
-    positive = a.lo >= 0 and b.lo >= 0 and 0 not in a and 0 not in b
-    return interval(min(corners), max(corners), lo_open=positive and min(corners) == 0)
-
-
-def _quotient(a: Domain, b: Domain) -> Domain:
-    """Where a / b lies, where it is defined: the end 0 of a divisor counts as open."""
-    if b.lo < 0 < b.hi or b.constant == 0:
-        return ANY
-    far, near = (b.hi, b.lo) if b.lo >= 0 else (b.lo, b.hi)
-    least = Fraction(0) if math.isinf(far) else 1 / Fraction(far)
-    most: Bound = (inf if b.lo >= 0 else -inf) if near == 0 else 1 / Fraction(near) if abs(near) < inf else Fraction(0)
-    ends = sorted((least, most))
-    return _product(a, interval(*ends, lo_open=ends[0] == 0, hi_open=ends[1] == 0))
-
-
-def _power_domain(a: Domain, b: Domain) -> Domain:
-    if a.lo >= 0:
-        low = a.lo > 0 and b.lo >= 0 and a.lo >= 1
-        return interval(Fraction(1) if low else Fraction(0), inf)
-    if b.constant is not None and b.constant.denominator == 1 and b.constant % 2 == 0:
-        return interval(Fraction(0), inf)
-    return ANY
-
-
-def _absolute(a: Domain) -> Domain:
-    if a.lo >= 0:
-        return a
-    if a.hi <= 0:
-        return _negated(a)
-    return interval(Fraction(0), max(-a.lo, a.hi))
-
-
-def _least(a: Domain, b: Domain) -> Domain:
-    return interval(min(a.lo, b.lo), min(a.hi, b.hi), (a if a.lo <= b.lo else b).lo_open)
-
-
-def _greatest(a: Domain, b: Domain) -> Domain:
-    return interval(max(a.lo, b.lo), max(a.hi, b.hi), (a if a.lo >= b.lo else b).lo_open)
-
-
-def _always(a: bool, b: bool) -> Domain:
-    """A comparison that is surely true (a), surely false (b), or either."""
-    return interval(Fraction(1), Fraction(1)) if a else interval(Fraction(0), Fraction(0)) if b else CONDITION
-
-
-def _less(a: Domain, b: Domain) -> Domain:
-    return _always(
-        a.hi < b.lo or (a.hi == b.lo and (a.hi_open or b.lo_open)),
-        a.lo >= b.hi,
-    )
-
-
-def _at_most(a: Domain, b: Domain) -> Domain:
-    return _always(
-        a.hi <= b.lo,
-        a.lo > b.hi or (a.lo == b.hi and (a.lo_open or b.hi_open)),
-    )
-
-
-def _equal(a: Domain, b: Domain) -> Domain:
-    apart = _less(a, b).constant == 1 or _less(b, a).constant == 1
-    if a.values is not None and b.values is not None:
-        apart = apart or not set(a.values) & set(b.values)
-    elif a.values is not None or b.values is not None:
-        values, other = (a.values, b) if a.values is not None else (b.values, a)
-        apart = apart or not any(v in other for v in values)
-    return _always(a.constant is not None and a.constant == b.constant, apart)
-
-
-def _flip(rule):
-    def flipped(*domains: Domain) -> Domain:
-        result = rule(*domains)
-        return _not(result)
-
-    return flipped
-
-
-def _not(a: Domain) -> Domain:
-    return _always(a.constant == 0, a.constant == 1)
+def elementwise_exact(op: Elementwise, values: tuple[Any, ...]) -> Any:
+    """The exact result for present operands, kept within bounds; floats where any operand is one."""
+    if any(isinstance(v, float) for v in values):
+        return op.exact(*(float(v) for v in values))
+    try:
+        found = op.exact(*values)
+        return found if isinstance(found, Real) else bounded(found)
+    except TooClose:
+        raise
+    except Inexact:  # too large to write out: it stays a number by how it was made
+        return real(op.name, *values)
 
 
 # Arithmetic --------------------------------------------------------------------------------------
 
 
-@_op("+", _sum, "{} + {}", 5)
-def _add(a, b):
-    return a + b
+def _sum(name: str, word: str, exact: Callable[..., Any], **rest: Any) -> None:
+    declare(
+        Elementwise(
+            name=name,
+            word=word,
+            exact=exact,
+            enclosure=exact,
+            torch=f"{{}} {name} {{}}",
+            precedence=5,
+            repeats=True,
+            arithmetic=True,
+            sums=True,
+            **rest,
+        )
+    )
 
 
-@_op("-", _difference, "{} - {}", 5)
-def _subtract(a, b):
-    return a - b
-
-
-@_op("*", _product, "{} * {}", 6)
-def _multiply(a, b):
-    return a * b
-
-
-@_op("/", _quotient, "{} / {}", 6, undefined=lambda a, b: 0 in b)
-def _divide(a, b):
-    return a / b
-
-
-@_op("neg", _negated, "-{}", 7)
-def _negate(a):
-    return -a
-
-
-@_op(
-    "**",
-    _power_domain,
-    "{} ** {}",
-    8,
-    undefined=lambda a, b: (
-        (0 in a and b.lo < 0) or (a.lo < 0 and not (b.values is not None and all(v.denominator == 1 for v in b.values)))
-    ),
-    hides_missing=True,  # x ** 0 and 1 ** x are 1
+_sum("+", "sum", lambda a, b: a + b, domain=ranges.total, normal_form=forms.plus)
+_sum("-", "difference", lambda a, b: a - b, domain=ranges.difference, normal_form=forms.minus)
+declare(
+    Elementwise(
+        name="*",
+        word="product",
+        exact=lambda a, b: a * b,
+        domain=ranges.product,
+        enclosure=lambda a, b: a * b,
+        normal_form=forms.times,
+        torch="{} * {}",
+        precedence=6,
+        repeats=True,
+        arithmetic=True,
+    )
 )
-def _power(a, b):
+
+
+def _by_zero(graph: Builder[N], above: N, below: N) -> N:
+    """A missing value divided by anything is missing."""
+    return graph.both(graph.compare("==", below, graph.const(0), asked=False), graph.present(above))
+
+
+declare(
+    Elementwise(
+        name="/",
+        word="ratio",
+        exact=lambda a, b: a / b,
+        domain=ranges.quotient,
+        undefined=Undefined(lambda a, b: 0 in b, _by_zero, "a division by 0"),
+        enclosure=lambda a, b: a / b,
+        normal_form=forms.over,
+        torch="{} / {}",
+        precedence=6,
+        repeats=True,
+        arithmetic=True,
+    )
+)
+declare(
+    Elementwise(
+        name="neg",
+        exact=lambda a: -a,
+        domain=ranges.negated,
+        enclosure=lambda a: -a,
+        normal_form=forms.negative,
+        torch="-{}",
+        precedence=7,
+        repeats=True,
+        arithmetic=True,
+        sums=True,
+    )
+)
+
+
+def _power(a: Any, b: Any) -> Any:
     if isinstance(a, float) or isinstance(b, float):
         found = float(a) ** float(b)
         if isinstance(found, complex):
@@ -241,31 +138,53 @@ def _power(a, b):
     return result if b >= 0 else 1 / result
 
 
-@_op("abs", _absolute, "{}.abs()")
-def _abs(a):
-    return abs(a)
+def _may_lack_power(a: Domain, b: Domain) -> bool:
+    whole = b.values is not None and all(v.denominator == 1 for v in b.values)
+    return (0 in a and b.lo < 0) or (a.lo < 0 and not whole)
 
 
-@_op("minimum", _least, "torch.minimum({}, {})")
-def _minimum(a, b):
-    return least([a, b])
+def _without_power(graph: Builder[N], base: N, exponent: N) -> N:
+    """The power of a missing value, or to one, is missing."""
+    zero = graph.const(0)
+    whole = graph.either(
+        graph.compare("==", graph.apply("floor", exponent), exponent, asked=False),
+        graph.negation(graph.present(exponent)),
+    )
+    broken = graph.both(graph.compare("<", base, zero, asked=False), graph.negation(whole))
+    pole = graph.both(graph.compare("==", base, zero, asked=False), graph.compare("<", exponent, zero, asked=False))
+    return graph.either(broken, pole)
 
 
-@_op("maximum", _greatest, "torch.maximum({}, {})")
-def _maximum(a, b):
-    return greatest([a, b])
+declare(
+    Elementwise(
+        name="**",
+        word="power",
+        exact=_power,
+        domain=ranges.power,
+        undefined=Undefined(_may_lack_power, _without_power, "a power without a value"),
+        enclosure=lambda a, b: a**b,
+        normal_form=forms.any_power,
+        real=True,
+        torch="{} ** {}",
+        precedence=8,
+        hides_missing=True,  # x ** 0 and 1 ** x are 1
+    )
+)
 
 
-def least(values):
+# Choices -----------------------------------------------------------------------------------------
+
+
+def least(values: Any) -> Any:
     """The least of some numbers; where two are too close to call, a number that stands for the lesser."""
     return _fold("minimum", min, values)
 
 
-def greatest(values):
+def greatest(values: Any) -> Any:
     return _fold("maximum", max, values)
 
 
-def _fold(op: str, pick: Callable, values):
+def _fold(op: str, pick: Callable[[Any, Any], Any], values: Any) -> Any:
     result = values[0]
     for value in values[1:]:
         try:
@@ -275,54 +194,110 @@ def _fold(op: str, pick: Callable, values):
     return result
 
 
+declare(
+    Elementwise(
+        name="minimum",
+        exact=lambda a, b: least([a, b]),
+        domain=ranges.least,
+        enclosure=lambda a, b: a.min(b),
+        torch="torch.minimum({}, {})",
+        limit="{}.clamp(max={})",
+        chooses=True,
+    )
+)
+declare(
+    Elementwise(
+        name="maximum",
+        exact=lambda a, b: greatest([a, b]),
+        domain=ranges.greatest,
+        enclosure=lambda a, b: a.max(b),
+        torch="torch.maximum({}, {})",
+        limit="{}.clamp(min={})",
+        chooses=True,
+    )
+)
+
+
 # Comparisons and conditions: operands that may be missing are dealt with where conditions are built
 
 
-for _name, _domain, _exact in (
-    ("<", _less, lambda a, b: a < b),
-    ("<=", _at_most, lambda a, b: a <= b),
-    (">", lambda a, b: _less(b, a), lambda a, b: a > b),
-    (">=", lambda a, b: _at_most(b, a), lambda a, b: a >= b),
-    ("==", _equal, lambda a, b: a == b),
-    ("!=", _flip(_equal), lambda a, b: a != b),
-):
-    _op(_name, _domain, f"{{}} {_name} {{}}", 1, boolean=True)(lambda a, b, compare=_exact: Fraction(compare(a, b)))
+def _comparison(name: str, word: str, opposite: str, holds: Callable[[Any, Any], bool], domain: Any) -> None:
+    declare(
+        Elementwise(
+            name=name,
+            word=word,
+            exact=lambda a, b: Fraction(holds(a, b)),
+            domain=domain,
+            torch=f"{{}} {name} {{}}",
+            precedence=1,
+            boolean=True,
+            opposite=opposite,
+        )
+    )
 
 
-@_op(
-    "and",
-    lambda a, b: _always(a.constant == 1 == b.constant, a.constant == 0 or b.constant == 0),
-    "{} & {}",
-    4,
-    boolean=True,
+_comparison("<", "below", ">=", lambda a, b: a < b, ranges.less)
+_comparison("<=", "at_most", ">", lambda a, b: a <= b, ranges.at_most)
+_comparison(">", "above", "<=", lambda a, b: a > b, lambda a, b: ranges.less(b, a))
+_comparison(">=", "at_least", "<", lambda a, b: a >= b, lambda a, b: ranges.at_most(b, a))
+_comparison("==", "equals", "!=", lambda a, b: a == b, ranges.equal)
+_comparison("!=", "differs", "==", lambda a, b: a != b, ranges.unequal)
+
+
+def _known(row: tuple[Any, ...]) -> list[Any]:
+    return [v for v in row if v is not UNKNOWN]
+
+
+declare(
+    Elementwise(
+        name="and",
+        exact=lambda a, b: Fraction(a == 1 and b == 1),
+        undecided=lambda row: Fraction(0) if any(v != 1 for v in _known(row)) else UNKNOWN,
+        domain=ranges.both,
+        torch="{} & {}",
+        precedence=4,
+        repeats=True,
+        boolean=True,
+        conditions=(0, 1),
+        asked={1: (When.HOLDS, 0)},  # as in Python: what the first decides, the second is not asked
+    )
 )
-def _and(a, b):
-    return Fraction(a == 1 and b == 1)
-
-
-@_op(
-    "or",
-    lambda a, b: _always(a.constant == 1 or b.constant == 1, a.constant == 0 == b.constant),
-    "{} | {}",
-    2,
-    boolean=True,
+declare(
+    Elementwise(
+        name="or",
+        exact=lambda a, b: Fraction(a == 1 or b == 1),
+        undecided=lambda row: Fraction(1) if any(v == 1 for v in _known(row)) else UNKNOWN,
+        domain=ranges.either,
+        torch="{} | {}",
+        precedence=2,
+        repeats=True,
+        boolean=True,
+        conditions=(0, 1),
+        asked={1: (When.FAILS, 0)},
+    )
 )
-def _or(a, b):
-    return Fraction(a == 1 or b == 1)
-
-
-@_op("not", _not, "~{}", 7, boolean=True)
-def _negation(a):
-    return Fraction(a == 0)
+declare(
+    Elementwise(
+        name="not",
+        word="without",
+        exact=lambda a: Fraction(a == 0),
+        undecided=lambda row: UNKNOWN,
+        domain=ranges.complement,
+        torch="~{}",
+        precedence=7,
+        boolean=True,
+        conditions=(0,),
+    )
+)
 
 
 # Functions ---------------------------------------------------------------------------------------
 
 
-def _function(name: str, by_float: Callable, at_zero: int | Fraction):
-    """A transcendental function: a rational at 0 only, and nobody tries where it may be 0."""
+def real_function(name: str, by_float: Callable[[float], float], at_zero: int | Fraction) -> Callable[[Any], Any]:
+    """The exact rule of a transcendental function: a rational at 0 only, and nobody tries where it may be 0."""
 
-    def exact(a):
+    def exact(a: Any) -> Any:
         if isinstance(a, float):
             return by_float(a)
         return Fraction(at_zero) if not isinstance(a, Real) and a == 0 else real(name, a)
@@ -330,28 +305,68 @@ def _function(name: str, by_float: Callable, at_zero: int | Fraction):
     return exact
 
 
+declare(
+    Elementwise(
+        name="abs",
+        function=of_one("magnitude"),
+        exact=lambda a: abs(a),
+        domain=ranges.magnitude,
+        enclosure=lambda a: abs(a),
+        normal_form=forms.magnitude,
+        torch="{}.abs()",
+    )
+)
+
+
 def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
-def _safe_exp(x: float) -> float:
+declare(
+    Elementwise(
+        name="sigmoid",
+        function=of_one("1 / (1 + exp(-x))"),
+        exact=real_function("sigmoid", _sigmoid, Fraction(1, 2)),
+        domain=ranges.image(_sigmoid, Fraction(0), Fraction(1)),
+        enclosure=lambda a: 1 / (1 + (-a).exp()),
+        normal_form=forms.sigmoid,
+        real=True,
+        torch="torch.sigmoid({})",
+    )
+)
+declare(
+    Elementwise(
+        name="tanh",
+        function=of_one("hyperbolic tangent"),
+        exact=real_function("tanh", math.tanh, 0),
+        domain=ranges.image(math.tanh, Fraction(-1), Fraction(1)),
+        enclosure=lambda a: a.tanh(),
+        normal_form=forms.tangent,
+        real=True,
+        torch="torch.tanh({})",
+    )
+)
+
+
+def _exp(x: float) -> float:
     return math.exp(x) if x < 709 else inf
 
 
-_unit = (Fraction(0), Fraction(1))
-_op("sigmoid", _image(_sigmoid, *_unit), "torch.sigmoid({})")(_function("sigmoid", _sigmoid, Fraction(1, 2)))
-_op("tanh", _image(math.tanh, Fraction(-1), Fraction(1)), "torch.tanh({})")(_function("tanh", math.tanh, 0))
-_op("exp", _image(_safe_exp, Fraction(0), inf), "torch.exp({})")(_function("exp", _safe_exp, 1))
-_op("cos", lambda a: interval(Fraction(-1), Fraction(1)), "torch.cos({})")(_function("cos", math.cos, 1))
-
-
-@_op(
-    "log",
-    _image(lambda x: math.log(x) if x > 0 else -inf, -inf, inf),
-    "torch.log({})",
-    undefined=lambda a: a.lo <= 0 and not (a.lo == 0 and a.lo_open),
+declare(
+    Elementwise(
+        name="exp",
+        function=of_one("e to the power of x"),
+        exact=real_function("exp", _exp, 1),
+        domain=ranges.image(_exp, Fraction(0), inf),
+        enclosure=lambda a: a.exp(),
+        normal_form=forms.exponential,
+        real=True,
+        torch="torch.exp({})",
+    )
 )
-def _log(a):
+
+
+def _log(a: Any) -> Any:
     if isinstance(a, float):
         return math.log(a)
     if a <= 0:
@@ -361,13 +376,26 @@ def _log(a):
     return Fraction(0) if a == 1 else real("log", a)
 
 
-@_op(
-    "sqrt",
-    _image(lambda x: math.sqrt(x) if x > 0 else 0.0, Fraction(0), inf),
-    "torch.sqrt({})",
-    undefined=lambda a: a.lo < 0,
+declare(
+    Elementwise(
+        name="log",
+        function=of_one("natural logarithm; an error at 0 or less"),
+        exact=_log,
+        domain=ranges.image(lambda x: math.log(x) if x > 0 else -inf, -inf, inf),
+        undefined=Undefined(
+            lambda a: a.lo <= 0 and not (a.lo == 0 and a.lo_open),
+            lambda graph, a: graph.compare("<=", a, graph.const(0), asked=False),
+            "the log of 0 or less",
+        ),
+        enclosure=lambda a: a.log(),
+        normal_form=forms.logarithm,
+        real=True,
+        torch="torch.log({})",
+    )
 )
-def _sqrt(a):
+
+
+def _sqrt(a: Any) -> Any:
     if isinstance(a, float):
         return math.sqrt(a)
     if a < 0:
@@ -375,7 +403,7 @@ def _sqrt(a):
     return root(a)
 
 
-def root(a):
+def root(a: Any) -> Any:
     """The root of an exact number that is not below 0."""
     if isinstance(a, Fraction):
         try:
@@ -385,20 +413,47 @@ def root(a):
     return real("sqrt", a) if a != 0 else Fraction(0)
 
 
-def _stepwise(whole: Callable[[Bound], int]):
-    def rule(a: Domain) -> Domain:
-        return interval(*(Fraction(whole(x)) if isinstance(x, Fraction) else x for x in (a.lo, a.hi)))
+declare(
+    Elementwise(
+        name="sqrt",
+        function=of_one("square root; an error below 0"),
+        exact=_sqrt,
+        domain=ranges.image(lambda x: math.sqrt(x) if x > 0 else 0.0, Fraction(0), inf),
+        undefined=Undefined(
+            lambda a: a.lo < 0,
+            lambda graph, a: graph.compare("<", a, graph.const(0), asked=False),
+            "the root of less than 0",
+        ),
+        enclosure=lambda a: a.sqrt(),
+        normal_form=forms.root,
+        real=True,
+        torch="torch.sqrt({})",
+    )
+)
+declare(
+    Elementwise(
+        name="cos",
+        function=of_one("cosine of an angle in radians"),
+        exact=real_function("cos", math.cos, 1),
+        domain=lambda a: interval(Fraction(-1), Fraction(1)),
+        enclosure=lambda a: a.cos(),
+        normal_form=forms.cosine,
+        real=True,
+        torch="torch.cos({})",
+    )
+)
+declare(
+    Elementwise(
+        name="floor",
+        function=of_one("the whole number at or below"),
+        exact=lambda a: Fraction(math.floor(a) if isinstance(a, Fraction | float) else reals.floor(a)),
+        domain=ranges.stepwise(math.floor),
+        torch="torch.floor({})",
+    )
+)
 
-    return rule
 
-
-@_op("floor", _stepwise(math.floor), "torch.floor({})")
-def _floor(a):
-    return Fraction(math.floor(a) if isinstance(a, Fraction | float) else reals.floor(a))
-
-
-@_op("round", _stepwise(round), "torch.round({})")
-def _round(a):
+def _round(a: Any) -> Fraction:
     if isinstance(a, Fraction | float):
         return Fraction(round(a))
     above = a + Fraction(1, 2)
@@ -406,32 +461,22 @@ def _round(a):
     return Fraction(whole - 1 if whole % 2 and above == whole else whole)  # halves to the even one
 
 
-@_op(
-    "sign",
-    lambda a: interval(Fraction(-1) if a.lo < 0 else Fraction(0), Fraction(1) if a.hi > 0 else Fraction(0)),
-    "torch.sign({})",
-    hides_missing=True,  # the sign of NaN is 0
+declare(
+    Elementwise(
+        name="round",
+        function=of_one("the nearest whole number, halves to the even one"),
+        exact=_round,
+        domain=ranges.stepwise(round),
+        torch="torch.round({})",
+    )
 )
-def _sign(a):
-    return Fraction((a > 0) - (a < 0))
-
-
-def elementwise_domain(op: Elementwise, domains: tuple[Domain, ...]) -> Domain:
-    """Where the results lie, given where the operands do."""
-    missing = any(d.missing for d in domains)
-    if any(d.values == () for d in domains):
-        return Domain(Fraction(0), Fraction(0), values=(), missing=True)
-    return op.domain(*(d.present() for d in domains)).or_missing(missing)
-
-
-def elementwise_exact(op: Elementwise, values: tuple):
-    """The exact result for present operands, kept within bounds; floats where any operand is one."""
-    if any(isinstance(v, float) for v in values):
-        return op.exact(*(float(v) for v in values))
-    try:
-        found = op.exact(*values)
-        return found if isinstance(found, Real) else bounded(found)
-    except TooClose:
-        raise
-    except Inexact:  # too large to write out: it stays a number by how it was made
-        return real(op.name, *values)
+declare(
+    Elementwise(
+        name="sign",
+        function=of_one("-1, 0 or 1"),
+        exact=lambda a: Fraction((a > 0) - (a < 0)),
+        domain=ranges.sign,
+        torch="torch.sign({})",
+        hides_missing=True,  # the sign of NaN is 0
+    )
+)

@@ -16,8 +16,9 @@ from weakref import WeakValueDictionary
 
 from rewardspec.ops import exact
 from rewardspec.ops.effort import spend
+from rewardspec.ops.enclosures import PRECISIONS, Made, enclosure, parts, precision
 from rewardspec.ops.exact import Surd
-from rewardspec.ops.real import PRECISIONS, Real, enclosure, parts, precision
+from rewardspec.ops.operator import ELEMENTWISE
 
 MOST_TERMS = 200  # of a form; what is longer is a symbol of its own
 MOST_FACTORS = 40  # exponentials in a product, steps in which a form is cleared of fractions
@@ -35,7 +36,7 @@ class TooLong(Exception):
 
 
 class Symbol:
-    """kind: prime, pi, exp, log, cos, sum or number; what: the prime, the monomial, the form or the Real."""
+    """kind: prime, pi, exp, log, cos, sum or number; what: the prime, the monomial, the form or the `Real`."""
 
     __slots__ = ("__weakref__", "_sign", "balls", "index", "kind", "what")
     numbers = count()
@@ -86,11 +87,11 @@ def constant(form: Form) -> Fraction | None:
 
 
 def form_of(value) -> Form:
-    """The normal form of a Fraction, a Surd or a Real."""
+    """The normal form of a Fraction, a Surd or a `Real`."""
     if isinstance(value, Surd):
         terms = [times(rational(q), root_of_whole(d)) for d, q in value.terms]
         return plus(*terms)
-    if not isinstance(value, Real):
+    if not isinstance(value, Made):
         return rational(value)
     for part in parts(value, lambda r: r.form is not None):
         try:
@@ -101,40 +102,12 @@ def form_of(value) -> Form:
 
 
 def _make(op: str, args: list[Form]) -> Form:
-    match op, args:
-        case "+", (a, b):
-            return plus(a, b)
-        case "-", (a, b):
-            return plus(a, times(rational(-1), b))
-        case "neg", (a,):
-            return times(rational(-1), a)
-        case "*", (a, b):
-            return times(a, b)
-        case "/", (a, b):
-            return times(a, power(b, Fraction(-1)))
-        case "**", (a, b):
-            exponent = constant(b)
-            return power(a, exponent) if exponent is not None else exponential(times(b, logarithm(a)))
-        case "sqrt", (a,):
-            return power(a, Fraction(1, 2))
-        case "exp", (a,):
-            return exponential(a)
-        case "sigmoid", (a,):
-            return power(plus(rational(1), exponential(times(rational(-1), a))), Fraction(-1))
-        case "tanh", (a,):
-            falling = power(plus(rational(1), exponential(times(rational(2), a))), Fraction(-1))
-            return plus(rational(1), times(rational(-2), falling))
-        case "log", (a,):
-            return logarithm(a)
-        case "cos", (a,):
-            return cosine(a)
-        case "pi", ():
-            return power_of(symbol("pi", None))
-        case "abs", (a,):
-            found = sign_of(a)
-            if found is not None:
-                return a if found >= 0 else times(rational(-1), a)
-    raise TooLong
+    if op == "pi":
+        return power_of(symbol("pi", None))
+    rule = ELEMENTWISE[op].normal_form
+    if rule is None:
+        raise TooLong
+    return rule(*args)
 
 
 # Arithmetic --------------------------------------------------------------------------------------
@@ -343,6 +316,22 @@ def _root_of_square(form: Form) -> Form | None:
     return times(times(rational(direction), _power_of_rational(lead, Fraction(1, 2))), found)
 
 
+def minus(a: Form, b: Form) -> Form:
+    return plus(a, negative(b))
+
+
+def negative(form: Form) -> Form:
+    return times(rational(-1), form)
+
+
+def over(a: Form, b: Form) -> Form:
+    return times(a, power(b, Fraction(-1)))
+
+
+def root(form: Form) -> Form:
+    return power(form, Fraction(1, 2))
+
+
 # Functions ---------------------------------------------------------------------------------------
 
 
@@ -357,6 +346,29 @@ def exponential(form: Form) -> Form:
         else:
             result = times(result, power_of(symbol("exp", monomial), q))
     return result
+
+
+def sigmoid(form: Form) -> Form:
+    return power(plus(rational(1), exponential(negative(form))), Fraction(-1))
+
+
+def tangent(form: Form) -> Form:
+    """The hyperbolic one: `1 - 2 / (1 + exp(2 x))`."""
+    falling = power(plus(rational(1), exponential(times(rational(2), form))), Fraction(-1))
+    return plus(rational(1), times(rational(-2), falling))
+
+
+def any_power(base: Form, exponent: Form) -> Form:
+    """`base ** exponent`, whatever the exponent is."""
+    known = constant(exponent)
+    return power(base, known) if known is not None else exponential(times(exponent, logarithm(base)))
+
+
+def magnitude(form: Form) -> Form:
+    found = sign_of(form)
+    if found is None:
+        raise TooLong
+    return form if found >= 0 else negative(form)
 
 
 def logarithm(form: Form) -> Form:

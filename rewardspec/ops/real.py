@@ -9,36 +9,28 @@ nobody knows, so nobody may say.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
-from functools import cache
 from math import inf, isfinite
 from weakref import WeakValueDictionary
 
+from rewardspec.ops import exact, forms
 from rewardspec.ops.effort import spend
+from rewardspec.ops.enclosures import PRECISIONS, Made, enclosure
 from rewardspec.ops.exact import Inexact, Surd
-
-PRECISIONS = (100, 300, 900, 2700)  # bits of the enclosures that are tried, one after another
 
 
 class TooClose(Inexact):
     """Two numbers that are equal to hundreds of digits, and that no rule here shows to be equal."""
 
 
-class Real:
+class Real(Made):
     """`op` of `args`, each a Fraction, a Surd or a Real. Made by `real`, so that equal ones are often one object.
 
     `==` and `<` raise TooClose where they cannot tell. The hash is the object's, so use `==`, not sets, to
     find out how many there are.
     """
 
-    __slots__ = ("__weakref__", "args", "balls", "form", "op")
-
-    def __init__(self, op: str, args: tuple):
-        self.op, self.args = op, args
-        self.balls: dict[int, object] = {}  # bits to an enclosure
-        self.form: object = None  # its normal form, once it was asked for
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"{float(self):.9g}"
@@ -166,8 +158,6 @@ def compare(a: Number, b: Number) -> int:
 
 def sign(value: Number) -> int:
     """-1, 0 or 1. Raises TooClose."""
-    from rewardspec.ops import exact, forms
-
     if not isinstance(value, Real):
         return exact.sign(value)
     for bits in PRECISIONS:
@@ -249,81 +239,3 @@ def approximate(value: Number) -> float:
         return float(value)
     except OverflowError:
         return inf if value > 0 else -inf
-
-
-# Enclosures --------------------------------------------------------------------------------------
-
-
-def enclosure(value: Number, bits: int):
-    """A ball (`flint.arb`) that holds `value`, computed with so many bits."""
-    if not isinstance(value, Real):
-        with precision(bits):
-            return _plain(value)
-    found = value.balls.get(bits)
-    if found is None:
-        with precision(bits):
-            for part in parts(value, lambda r: bits in r.balls):
-                spend(8 + bits // 100)
-                part.balls[bits] = _RULES()[part.op](
-                    *(a.balls[bits] if isinstance(a, Real) else _plain(a) for a in part.args)
-                )
-        found = value.balls[bits]
-    return found
-
-
-def parts(value: Real, done: Callable[[Real], bool]) -> Iterator[Real]:
-    """What a number is made of, less what is `done`, each after what it is made of; the number itself last."""
-    stack = [value]
-    while stack:
-        top = stack[-1]
-        left = [] if done(top) else [a for a in top.args if isinstance(a, Real) and not done(a)]
-        if left:
-            stack.extend(left)
-            continue
-        stack.pop()
-        if not done(top):
-            yield top
-
-
-@contextmanager
-def precision(bits: int):
-    from flint import ctx  # where nothing is inexact it is never loaded
-
-    before = ctx.prec
-    ctx.prec = bits
-    try:
-        yield
-    finally:
-        ctx.prec = before
-
-
-def _plain(value):
-    from flint import arb, fmpq
-
-    if isinstance(value, Surd):
-        return sum((_plain(q) * arb(d).sqrt() for d, q in value.terms), arb(0))
-    return arb(fmpq(value.numerator, value.denominator))
-
-
-@cache
-def _RULES() -> dict[str, Callable]:
-    from flint import arb
-
-    return {
-        "+": lambda a, b: a + b,
-        "-": lambda a, b: a - b,
-        "*": lambda a, b: a * b,
-        "/": lambda a, b: a / b,
-        "neg": lambda a: -a,
-        "abs": abs,
-        "minimum": lambda a, b: a.min(b),
-        "maximum": lambda a, b: a.max(b),
-        "**": lambda a, b: a**b,
-        "sqrt": lambda a: a.sqrt(),
-        "exp": lambda a: a.exp(),
-        "log": lambda a: a.log(),
-        "cos": lambda a: a.cos(),
-        "tanh": lambda a: a.tanh(),
-        "sigmoid": lambda a: 1 / (1 + (-a).exp()),
-        "pi": lambda: arb.pi(),
-    }

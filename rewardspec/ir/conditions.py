@@ -1,0 +1,60 @@
+"""What conditions say together: which hold where one does, and what is there where they do."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rewardspec.ir.node import Node
+from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, REDUCTIONS
+
+MOST_KEPT = 10_000  # answers that are kept
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def conjuncts(condition: Node) -> frozenset[Node]:
+    """The conditions that all hold where this one does."""
+    if condition.op == "spread":
+        return conjuncts(condition.args[0])
+    if condition.op == "and":
+        return conjuncts(condition.args[0]) | conjuncts(condition.args[1])
+    return frozenset([condition])
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def disjuncts(condition: Node) -> frozenset[Node]:
+    """The conditions of which one holds where this one does."""
+    if condition.op == "or":
+        return disjuncts(condition.args[0]) | disjuncts(condition.args[1])
+    return frozenset([condition])
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def missing_despite(x: Node, known: frozenset[Node]) -> bool:
+    """Whether `x` can be missing where the conditions `known` hold."""
+    if not x.domain.missing:
+        return False
+    if x.op in REDUCTIONS:
+        value, where = x.args[:2]
+        over, _ = x.attributes
+        inside = where.constant == 1 or conjuncts(where) <= known
+        if inside and not missing_despite(value, known):
+            return False  # this very rollout is in the subset
+        return not any(  # a spread, or a count, above 0 is one of something
+            c.op == ">"
+            and c.args[1].constant is not None
+            and c.args[1].constant >= 0
+            and c.args[0].op in ("std", "var", "count")
+            and c.args[0].args == x.args
+            and c.args[0].attributes[0] is over
+            for c in known
+        )
+    if x.op in ELEMENTWISE or x.op == "spread":
+        return any(missing_despite(a, known) for a in x.args)
+    if any(x in c.args for c in known if c.op == "present" or c.op in COMPARISONS):  # one that holds has both operands
+        return False
+    if x.op == "if":
+        then, otherwise = x.args[1:]
+        if conjuncts(x.args[0]) <= known:
+            return missing_despite(then, known)
+        return missing_despite(then, known) or missing_despite(otherwise, known)
+    return True

@@ -1,0 +1,90 @@
+"""Enclosures: balls (`flint.arb`) that surely hold a real number, computed with as many bits as are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+from rewardspec.ops.effort import spend
+from rewardspec.ops.exact import Surd
+from rewardspec.ops.operator import ELEMENTWISE
+
+PRECISIONS = (100, 300, 900, 2700)  # bits of the enclosures that are tried, one after another
+
+
+class Made:
+    """A number by how it was made: the operator `op` of `args`, each a Fraction, a Surd or a number made.
+
+    `ops/real.py` gives such numbers their arithmetic. balls: bits to an enclosure. form: the normal form, once it was
+    asked for (`ops/forms.py`).
+    """
+
+    __slots__ = ("__weakref__", "args", "balls", "form", "op")
+
+    def __init__(self, op: str, args: tuple[Any, ...]):
+        self.op, self.args = op, args
+        self.balls: dict[int, Any] = {}
+        self.form: Any = None
+
+
+def enclosure(value: Fraction | Surd | Made, bits: int):
+    """A ball (`flint.arb`) that holds `value`, computed with so many bits."""
+    if not isinstance(value, Made):
+        with precision(bits):
+            return _plain(value)
+    found = value.balls.get(bits)
+    if found is None:
+        with precision(bits):
+            for part in parts(value, lambda r: bits in r.balls):
+                spend(8 + bits // 100)
+                part.balls[bits] = _rule(part.op)(
+                    *(a.balls[bits] if isinstance(a, Made) else _plain(a) for a in part.args)
+                )
+        found = value.balls[bits]
+    return found
+
+
+def parts(value: Made, done: Callable[[Made], bool]) -> Iterator[Made]:
+    """What a number is made of, less what is `done`, each after what it is made of; the number itself last."""
+    stack = [value]
+    while stack:
+        top = stack[-1]
+        left = [] if done(top) else [a for a in top.args if isinstance(a, Made) and not done(a)]
+        if left:
+            stack.extend(left)
+            continue
+        stack.pop()
+        if not done(top):
+            yield top
+
+
+@contextmanager
+def precision(bits: int):
+    from flint import ctx  # where nothing is inexact it is never loaded
+
+    before = ctx.prec
+    ctx.prec = bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def _plain(value):
+    from flint import arb, fmpq
+
+    if isinstance(value, Surd):
+        return sum((_plain(q) * arb(d).sqrt() for d, q in value.terms), arb(0))
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def _rule(op: str) -> Callable[..., Any]:
+    if op == "pi":
+        from flint import arb
+
+        return arb.pi  # type: ignore[no-any-return]  # flint has no types
+    rule = ELEMENTWISE[op].enclosure
+    assert rule is not None, f"`{op}` is said to make real numbers, and nothing says how to enclose them"
+    return rule
