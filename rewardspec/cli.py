@@ -83,7 +83,7 @@ def _constants(settings: list[str]) -> dict[str, str]:
 
 def _allowed(trust: bool, modules: list[str]) -> bool | tuple[str, ...]:
     """What `--trust` and `--allow-python` allow."""
-    from rewardspec.rewards.permission import read_allowed
+    from rewardspec.scoring.permission import read_allowed
 
     try:
         return trust or read_allowed(modules)
@@ -296,7 +296,7 @@ def _embed(
     allowed,
     seed: int | None,
 ) -> None:
-    from rewardspec.adapters.binding import BindingError
+    from rewardspec.adapters.common.binding import BindingError
     from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
 
     if target not in TARGETS:
@@ -451,8 +451,8 @@ def score_(
 
     from rewardspec.logs.outputs import BadPath
     from rewardspec.logs.rows import BadLog
-    from rewardspec.rewards.permission import NotAllowed
     from rewardspec.rewards.reward import ScoringError
+    from rewardspec.scoring.permission import NotAllowed
     from rewardspec.scoring.score import score
 
     loaded = _load(spec, set_)

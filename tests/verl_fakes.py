@@ -11,7 +11,7 @@ import os
 from functools import wraps
 from types import SimpleNamespace
 
-from rewardspec.adapters import verl as adapter
+from rewardspec.adapters.verl import hook as adapter
 
 OUT = "VERL_FAKES_OUT"
 FIELDS = ["uid", "responses", "response_mask", "advantages", "extra_fields", "prompts"]

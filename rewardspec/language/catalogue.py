@@ -10,7 +10,7 @@ from rewardspec.language.prelude import dialects, prelude
 from rewardspec.language.shape import read_shape
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.resources import resource
-from rewardspec.rewards.reward import all_rewards
+from rewardspec.rewards.catalogue import all_rewards
 from rewardspec.text.diagnostics import Report
 from rewardspec.text.source import Source
 

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from rewardspec.language.declarations import Use
 from rewardspec.language.scalars import read_expression
 from rewardspec.language.shape import Block
-from rewardspec.rewards.reward import Reward, all_rewards, find_reward
+from rewardspec.rewards.catalogue import all_rewards, find_reward
+from rewardspec.rewards.reward import Reward
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.syntax.tree import Call, Expr, format_number
 from rewardspec.syntax.yaml import Mapping, Scalar

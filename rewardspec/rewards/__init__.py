@@ -1,13 +1,23 @@
 """Reward functions of the papers: text in, numbers out.
 
-Each is a plain function that anyone can call (`rewardspec.rewards.toolrl.correctness(completion, answer)`), in
-the file of its family; `use: toolrl.correctness` names it in a spec.
+`rewardspec.rewards.toolrl.correctness(completion, answer)` is a plain function in the file of its family, which anyone
+can call. In a spec, `use: toolrl.correctness` names it.
 """
 
-from rewardspec.rewards.permission import NotAllowed
-from rewardspec.rewards.reward import BadReference, Reward, ScoringError, all_rewards, find_reward, reward
-from rewardspec.rewards.scorer import Scorer
-from rewardspec.rewards.trainers import for_openrlhf, for_trl, for_verl
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from rewardspec.rewards.catalogue import all_rewards, find_reward
+from rewardspec.rewards.reward import BadReference, Reward, ScoringError, reward
+
+if TYPE_CHECKING:
+    from rewardspec.adapters.openrlhf.rewards import for_openrlhf
+    from rewardspec.adapters.trl.rewards import for_trl
+    from rewardspec.adapters.verl.rewards import for_verl
+    from rewardspec.scoring.permission import NotAllowed
+    from rewardspec.scoring.scorer import Scorer
 
 __all__ = [
     "BadReference",
@@ -22,3 +32,18 @@ __all__ = [
     "for_verl",
     "reward",
 ]
+
+_FORWARDS = {  # public names of rooms above this one
+    "NotAllowed": "rewardspec.scoring.permission",
+    "Scorer": "rewardspec.scoring.scorer",
+    "for_openrlhf": "rewardspec.adapters.openrlhf.rewards",
+    "for_trl": "rewardspec.adapters.trl.rewards",
+    "for_verl": "rewardspec.adapters.verl.rewards",
+}
+
+
+def __getattr__(name: str) -> object:
+    """What scores a spec's rollouts, and hands its functions to trainers: looked up when it is asked for."""
+    if name not in _FORWARDS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_FORWARDS[name]), name)

@@ -1,10 +1,8 @@
-"""What a reward function says of itself, and how one is found by its name."""
+"""`Reward`: what a reward function says of itself; `@reward` makes a function one."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +11,6 @@ from math import isinf
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-import rewardspec.rewards
 from rewardspec.ops.domain import Domain, finite, interval
 
 
@@ -145,24 +142,9 @@ def reward(
 _KNOWN: dict[str, Reward] = {}
 
 
-def _modules() -> list[str]:
-    return [module.name for module in pkgutil.iter_modules(rewardspec.rewards.__path__)]
-
-
-def _of(family: str) -> list[Reward]:
-    importlib.import_module(f"rewardspec.rewards.{family}")
-    return [found for found in _KNOWN.values() if found.name.partition(".")[0] == family]
-
-
-def find_reward(name: str) -> Reward | None:
-    """The reward function of this name, None if there is none."""
-    family = name.partition(".")[0]
-    return next((found for found in _of(family) if found.name == name), None) if family in _modules() else None
-
-
-def all_rewards() -> list[Reward]:
-    """Every reward function, family by family."""
-    return [found for family in _modules() for found in _of(family)]
+def known() -> tuple[Reward, ...]:
+    """The reward functions of all families that have been imported."""
+    return tuple(_KNOWN.values())
 
 
 def between(lo: float, hi: float) -> Domain:

@@ -11,11 +11,11 @@ from pathlib import Path
 from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, listed, step_key, step_of, value_of
 from rewardspec.logs.outputs import beside, check_paths, held
 from rewardspec.logs.rows import BadLog, Rows, Unread, each_row, read_rows
-from rewardspec.rewards.permission import Allowed
-from rewardspec.rewards.scorer import Scorer
-from rewardspec.rewards.versions import versions
 from rewardspec.scoring.partial import SUFFIX, Outcome, Partial
+from rewardspec.scoring.permission import Allowed
 from rewardspec.scoring.scored import check_format, write_aside, write_scored
+from rewardspec.scoring.scorer import Scorer
+from rewardspec.scoring.versions import versions
 from rewardspec.spec import Spec, compile
 from rewardspec.text.shown import shown
 

@@ -84,8 +84,13 @@ def hydra(text: str) -> str:
     return "'" + re.sub(r"(\\*)('|\Z)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text) + "'"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the first argument as `hydra` writes it; exit with the reason where it cannot."""
     try:
         print(hydra(sys.argv[1]))
     except ValueError as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

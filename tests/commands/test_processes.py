@@ -18,7 +18,7 @@ import torch
 from datasets.fingerprint import Hasher
 
 import rewardspec
-from rewardspec.rewards.permission import NotAllowed
+from rewardspec.scoring.permission import NotAllowed
 from rewardspec.text.diagnostics import SpecError
 
 SPECS = Path(__file__).parents[2] / "specs"

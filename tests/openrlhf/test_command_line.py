@@ -16,6 +16,7 @@ import torch
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
 from rewardspec.adapters.embedding import embedded, write
+from rewardspec.adapters.openrlhf import launcher
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -239,8 +240,8 @@ def test_errors_of_training_are_not_shown_as_errors_of_the_spec(files, monkeypat
     def stock(arguments):
         raise FileNotFoundError("prompts.jsonl")
 
-    monkeypatch.setattr(adapter, "_install_in_driver", lambda settings, spec: None)
-    monkeypatch.setattr(adapter, "_run_stock", stock)
+    monkeypatch.setattr(launcher, "_install_in_driver", lambda settings, spec: None)
+    monkeypatch.setattr(launcher, "_run_stock", stock)
     with pytest.raises(FileNotFoundError):
         adapter.main(["--spec", str(files / "spec.yaml")])
 

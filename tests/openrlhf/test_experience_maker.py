@@ -13,8 +13,8 @@ from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
-from rewardspec.adapters import openrlhf_checks as checks
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.openrlhf import checks
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 

@@ -8,11 +8,11 @@ from openrlhf.trainer.ppo_utils import samples_generator
 
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
-from rewardspec.adapters import openrlhf_checks as checks
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.common.record import record
 from rewardspec.adapters.embedding import embedded, write
-from rewardspec.adapters.openrlhf_rollouts import Advantages
-from rewardspec.adapters.record import record
+from rewardspec.adapters.openrlhf import checks, hook
+from rewardspec.adapters.openrlhf.rollouts import Advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -180,7 +180,7 @@ def test_a_checkpoint_of_another_spec_is_gone_on_from_only_where_that_is_said(ch
     trainer = SimpleNamespace(experience_maker=SimpleNamespace(rewardspec=Advantages(spec)), args=arguments())
 
     def resumed(states):
-        return adapter._compared(trainer, lambda: {"global_step": 3} | states)()
+        return hook._compared(trainer, lambda: {"global_step": 3} | states)()
 
     assert resumed({"rewardspec": record(spec, 0)})["global_step"] == 3
     resumed({})

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import rewardspec
 from rewardspec import SpecError
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.embedding import TARGETS, embedded
 from rewardspec.syntax.formatter import laid_out
 from rewardspec.text.diagnostics import Report

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rewardspec
 from rewardspec.rewards import BadReference, Scorer, all_rewards, dapo, gdpo, math, prs, qa, rc_grpo, think, toolrl
-from rewardspec.rewards.scorer import as_text
+from rewardspec.scoring.scorer import as_text
 
 
 def written(calls, thought="t", response=None):

@@ -811,7 +811,8 @@ def test_rollouts_that_cannot_be_computed_on_are_named(tmp_path):
 
 def test_environment_variables_of_the_hook(monkeypatch):
     monkeypatch.setenv("REWARDSPEC", "")
-    monkeypatch.delitem(sys.modules, "rewardspec.adapters.trl_hook", raising=False)
+    for name in ("rewardspec.adapters.trl_hook", "rewardspec.adapters.trl.hook"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(BindingError, match="reads the spec from REWARDSPEC"):
         import rewardspec.adapters.trl_hook  # noqa: F401
 
@@ -849,7 +850,7 @@ def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, hook):
 def test_installing_changes_plain_trainers_only(monkeypatch):
     for kind in (GRPOTrainer, RLOOTrainer):
         monkeypatch.setattr(kind, "__init__", kind.__init__)
-    monkeypatch.setattr("rewardspec.adapters.trl._installed", {})
+    monkeypatch.setattr("rewardspec.adapters.trl.installation._installed", {})
     install(GRPO)
     install(GRPO + "# the same\n")
     with pytest.raises(BindingError, match="one process has one spec"):
@@ -858,6 +859,7 @@ def test_installing_changes_plain_trainers_only(monkeypatch):
 
 def test_importing_the_package_imports_no_trainer():
     code = (
-        "import sys, rewardspec, rewardspec.adapters.binding; sys.exit('trl' in sys.modules or 'torch' in sys.modules)"
+        "import sys, rewardspec.adapters.trl; from rewardspec.adapters.embedding import embedded; "
+        "from rewardspec.rewards import for_trl; sys.exit('trl' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], env=environment()).returncode == 0

@@ -23,7 +23,7 @@ from trl.experimental.async_grpo.async_rollout_worker import (
 )
 
 import rewardspec
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.trl_async import RewardSpecAsyncGRPOTrainer, SpecLoop
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -15,11 +15,12 @@ import pytest
 import torch
 
 import rewardspec
-from rewardspec.adapters import record, verl_settings
-from rewardspec.adapters import verl as adapter
-from rewardspec.adapters.binding import BindingError
-from rewardspec.adapters.verl_rollouts import Advantages, of_data_proto, of_transfer_queue
-from rewardspec.adapters.verl_tokens import conditioned
+from rewardspec.adapters.common import record
+from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.verl import hook as adapter
+from rewardspec.adapters.verl import settings as verl_settings
+from rewardspec.adapters.verl.rollouts import Advantages, of_data_proto, of_transfer_queue
+from rewardspec.adapters.verl.tokens import conditioned
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -282,7 +283,7 @@ def test_a_setting_that_would_have_no_effect_ends_the_run_before_ray_starts(file
 OTHER = """\
 # another plugin, loaded first: another verl, without a function and a class
 import verl.utils.config as c
-from rewardspec.adapters.hooks import patch_modules
+from rewardspec.adapters.common.hooks import patch_modules
 del c.validate_config
 patch_modules({"verl.trainer.ppo.ray_trainer": lambda module: delattr(module, "RayPPOTrainer")})
 """
@@ -879,7 +880,7 @@ def test_specs_that_cannot_judge_a_group_by_itself_are_refused_a_filter(tmp_path
 
 
 def test_a_checkpoint_knows_its_spec_and_a_run_under_another_does_not_go_on(tmp_path, caplog):
-    from rewardspec.adapters.verl_trainer import check_checkpoint, mark_checkpoint
+    from rewardspec.adapters.verl.checkpoints import check_checkpoint, mark_checkpoint
 
     def trainer(config, step=0):
         return SimpleNamespace(config=config, global_steps=step, rewardspec=Advantages(*verl_settings.settings(config)))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rewardspec
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
 from rewardspec.function import load_module
 
@@ -133,7 +133,7 @@ def said(target, files):
     if target == "trl":
         import yaml
 
-        from rewardspec.adapters.trl_hook import options
+        from rewardspec.adapters.trl.hook import options
 
         return options(yaml.safe_load(files["trl.yaml"])["env"])["constants"], None
     script = files[f"run_{target}.sh"]
@@ -152,9 +152,9 @@ def said(target, files):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_constants_and_seed_stand_in_what_is_written(target, monkeypatch, tmp_path):
-    if target == "trl":  # importing `trl_hook` would change TRL's trainers for the tests that follow
+    if target == "trl":  # importing the hook would change TRL's trainers for the tests that follow
         monkeypatch.setenv("REWARDSPEC", str(SPECS / "gdpo/math.yaml"))
-        monkeypatch.setattr("rewardspec.adapters.trl.install", lambda *_, **__: None)
+        monkeypatch.setattr("rewardspec.adapters.trl.installation.install", lambda *_, **__: None)
     spec, seed = rewardspec.loads(USES, constants=CONSTANTS), None if target == "trl" else 11
     files = embedded(spec, target, constants=CONSTANTS, seed=seed)
     assert said(target, files) == (CONSTANTS, seed)

@@ -14,9 +14,9 @@ from trl import GRPOTrainer
 from trl_runs import settings
 
 import rewardspec
-from rewardspec.adapters import verl as verl_adapter
 from rewardspec.adapters.trl import RewardSpecGRPOTrainer
-from rewardspec.adapters.verl_rollouts import Advantages, of_data_proto
+from rewardspec.adapters.verl import hook as verl_adapter
+from rewardspec.adapters.verl.rollouts import Advantages, of_data_proto
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 

@@ -8,7 +8,7 @@ from tiny_model import tiny_model, tiny_tokenizer
 from trl_runs import data_set, digit, settings, trainer
 
 import rewardspec
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.embedding import embedded, write
 from rewardspec.adapters.trl import RewardSpecGRPOTrainer
 from rewardspec.rewards import NotAllowed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import rewardspec
-from rewardspec.adapters.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.cli import app
 from rewardspec.text.shown import inert, inert_json, printed, shown
 

@@ -1,20 +1,7 @@
-"""A spec's advantages inside TRL's GRPO and RLOO trainers. Tested with TRL 1.16.0.
-
-    from rewardspec.adapters.trl import RewardSpecGRPOTrainer
-
-    trainer = RewardSpecGRPOTrainer(model, reward_funcs=[correct, brief], spec="spec.yaml", args=..., train_dataset=...)
-
-Reward functions measure the spec's columns and are matched to them by name (`__name__`, or what TRL logs them
-as); those that the spec names itself (`use:`, `python:`) need not be passed. Columns that no function measures
-come from the data set, or are `tokens` (those of the completion that the model wrote) and `truncated` (1 where it
-was cut off). Weights, aggregation and scaling stand in the spec: the trainer's own settings for them are refused.
-Its metrics `reward` and `reward_std` (`eval_reward` in evaluation) are the mean of the spec's `total` and its
-deviation in the group; what reward functions measured stands under `rewards/`, and the rest under `rewardspec/`.
-"""
+"""The trainers: TRL's GRPO and RLOO with the advantages of a spec, and the mixin that both are made of."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -24,8 +11,8 @@ from os import PathLike
 
 import torch
 
-from rewardspec.adapters.binding import BindingError, read_spec
-from rewardspec.adapters.trl_checks import (
+from rewardspec.adapters.common.binding import BindingError, read_spec
+from rewardspec.adapters.trl.checks import (
     AUTOMATIC,
     all_weights,
     check_columns,
@@ -34,10 +21,10 @@ from rewardspec.adapters.trl_checks import (
     no_reward,
     reward_names,
 )
-from rewardspec.adapters.trl_logs import log_result
-from rewardspec.adapters.trl_rows import moved
-from rewardspec.rewards import for_trl
-from rewardspec.rewards.permission import Allowed, NotAllowed
+from rewardspec.adapters.trl.logs import log_result
+from rewardspec.adapters.trl.rewards import for_trl
+from rewardspec.adapters.trl.rows import moved
+from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec, compile
 from rewardspec.text.shown import printed
 
@@ -283,59 +270,3 @@ class RewardSpecRLOOTrainer(RewardSpecMixin, RLOOTrainer):
     TRL's KL penalty, which RLOO has in the reward, is added as TRL computes it: the advantage of a rollout is the
     spec's, less `beta` times what its KL is above that of the others of its group. `RLOOConfig` has `beta=0.05`.
     """
-
-
-_installed: dict[type, tuple[Spec, bool]] = {}
-_allowed: dict[type, Allowed] = {}
-
-
-def install(
-    spec: Spec | str | PathLike,
-    *,
-    dialect: str | None = None,
-    constants: Mapping[str, object] = {},
-    move_rows: bool = False,
-    allow_python: Allowed = False,
-) -> None:
-    """Make every `GRPOTrainer` and `RLOOTrainer` of this process that is built from now on compute with a spec.
-
-    For command lines that name no trainer class: `trl grpo` imports the modules of `reward_funcs` before it
-    builds its trainer, so a call on the top level of such a module is enough. Subclasses are left alone.
-    Raises BindingError where another spec was installed before.
-    """
-    read = read_spec(spec, constants, dialect)
-    for trainer, ours in ((GRPOTrainer, RewardSpecGRPOTrainer), (RLOOTrainer, RewardSpecRLOOTrainer)):
-        before = _installed.get(trainer)
-        if before is None:
-            trainer.__init__ = _with_spec(trainer, ours)
-        elif before[0].fingerprint != read.fingerprint or before[1] != move_rows:
-            raise BindingError(
-                f"{before[0].name} was installed before, and now {read.name} (or the same with other constants, "
-                "dialect or `move_rows`): one process has one spec"
-            )
-        _installed[trainer], _allowed[trainer] = (read, move_rows), allow_python
-
-
-def _with_spec(trainer: type, ours: type) -> Callable:
-    """The `__init__` of a trainer class, after which its instances are ours and have the installed spec."""
-    original = trainer.__init__
-
-    @functools.wraps(original)
-    def __init__(self, *args, **kwargs):
-        if type(self) is not trainer:
-            return original(self, *args, **kwargs)
-        if isinstance(kwargs.get("reward_funcs"), list):  # `trl_hook.spec` stands for the spec and measures nothing
-            kwargs["reward_funcs"] = [f for f in kwargs["reward_funcs"] if not getattr(f, "stands_for_spec", False)]
-        try:
-            args, kwargs = with_functions(_installed[trainer][0], args, kwargs, _allowed[trainer])
-        except NotAllowed as error:
-            modules = ",".join(error.modules)
-            raise BindingError(f"{error}; for the command `trl`: REWARDSPEC_ALLOW_PYTHON={modules}") from None
-        original(self, *args, **kwargs)
-        self.__class__ = ours
-        bind(self, *_installed[trainer])
-
-    return __init__
-
-
-__all__ = ["AUTOMATIC", "BindingError", "RewardSpecGRPOTrainer", "RewardSpecMixin", "RewardSpecRLOOTrainer", "install"]

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 
-from rewardspec.adapters import signal
-from rewardspec.adapters.binding import BindingError, read_spec, same_meaning
-from rewardspec.adapters.jobs import job_variables, problems_everywhere
+from rewardspec.adapters.common import liveness
+from rewardspec.adapters.common.binding import BindingError, read_spec, same_meaning
+from rewardspec.adapters.common.jobs import job_variables, problems_everywhere
 from rewardspec.lint.finding import Run, find
 from rewardspec.spec import Spec, loads
 from rewardspec.text.diagnostics import shorten
@@ -136,7 +136,7 @@ def _filter_problems(config, spec: Spec) -> list[str]:
     where = "algorithm.filter_groups"
     if not _get(config, f"{where}.enable", False):
         return []
-    found = [f"{where}: {problem}" for problem in signal.undecided(spec)]
+    found = [f"{where}: {problem}" for problem in liveness.undecided(spec)]
     metric, sampler = _get(config, f"{where}.metric"), "trainer.v1.sampler.custom_sampler.path"
     if metric not in (None, "reward", NAME):
         found.append(

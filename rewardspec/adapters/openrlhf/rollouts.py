@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from rewardspec.adapters.binding import BindingError, check_rewards, listed
-from rewardspec.adapters.openrlhf_checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
+from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.openrlhf.checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
 from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)

@@ -1,26 +1,4 @@
-"""verl: `algorithm.adv_estimator=rewardspec` in stock `python -m verl.trainer.main_ppo`, V1 and V0.
-
-    VERL_USE_EXTERNAL_MODULES=rewardspec.adapters.verl python -m verl.trainer.main_ppo \\
-        algorithm.adv_estimator=rewardspec +algorithm.rewardspec.spec=spec.yaml \\
-        reward.custom_reward_function.path=reward.py ...
-
-The spec's columns are what `compute_score` returns in its dict, by name; else `tokens`, `truncated` and
-`score`, which are filled in; else columns of the data set. `step` is verl's `global_steps`, which is 1 in the
-first step. Further keys of `algorithm.rewardspec`: `dialect`, `constants`, `seed`, and `resume_changed`, to go on
-from a checkpoint that was trained under another spec.
-
-The reward function is loaded where training is started and on every machine, before models are. Under
-`algorithm.filter_groups` (V1) groups without signal under the spec are filtered, whatever their `score`.
-
-V0 hands on `data_source` alone of the data set. Rejection by rollout correction leaves a rollout in its group's
-statistics; in V0 its tokens are then fewer. Outputs of one session are one rollout: the last one's values, the
-tokens of all. Groups that are drawn again (`refill`) are weighted; rows stay where they are.
-
-Importing this module only notes what to do once verl imports its own modules: verl imports plugins before them,
-and its V1 trainer cannot be imported without TransferQueue. A run that asks for another estimator goes on whatever
-goes wrong here. Where verl does not know the estimator `rewardspec`, `python -c "import rewardspec.adapters.verl"`
-shows why: what fails in a plugin is not shown by verl itself.
-"""
+"""The hooks in verl's own modules, and the estimator that they serve."""
 
 from __future__ import annotations
 
@@ -31,9 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 
-from rewardspec.adapters.binding import BindingError
-from rewardspec.adapters.hooks import is_wrapped, patch_modules, wrap_once
-from rewardspec.adapters.verl_settings import (
+from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.common.hooks import is_wrapped, patch_modules, wrap_once
+from rewardspec.adapters.verl.settings import (
     NAME,
     NOT_SERVED,
     check_run,
@@ -110,7 +88,7 @@ def _trainer_init(served_by: str) -> Callable:
 
     def wrap(original):
         def wrapper(self, *args, **kwargs):
-            from rewardspec.adapters.verl_rollouts import Advantages
+            from rewardspec.adapters.verl.rollouts import Advantages
 
             config = kwargs["config"] if "config" in kwargs else next(iter(args), None)
             self.rewardspec = Advantages(*settings(config)) if chosen(config) else None
@@ -143,8 +121,8 @@ def _in_main(module: ModuleType) -> None:
 
 
 def _in_v1(module: ModuleType) -> None:
-    from rewardspec.adapters.verl_rollouts import note_sizes, of_transfer_queue
-    from rewardspec.adapters.verl_tokens import draw_for_prompts
+    from rewardspec.adapters.verl.rollouts import note_sizes, of_transfer_queue
+    from rewardspec.adapters.verl.tokens import draw_for_prompts
 
     def compute_advantage(original):
         def wrapper(self, batch, metrics):
@@ -188,7 +166,7 @@ def _in_replay_buffer(module: ModuleType) -> None:
             if self.filter_groups_metric is None or partition_id == "val" or _of(trainer) is None:
                 return original(self, partition_id)
             if not hasattr(self, "_rewardspec"):
-                from rewardspec.adapters.verl_trainer import Filter
+                from rewardspec.adapters.verl.filter import Filter
 
                 self._rewardspec = Filter(trainer)
             return self._rewardspec(self, partition_id)
@@ -207,7 +185,7 @@ def _hook_checkpoints(trainer) -> None:
     def save(original):
         def wrapper(self, *args, **kwargs):
             if _of(self) is not None:
-                from rewardspec.adapters.verl_trainer import mark_checkpoint
+                from rewardspec.adapters.verl.checkpoints import mark_checkpoint
 
                 mark_checkpoint(self)
             return original(self, *args, **kwargs)
@@ -217,7 +195,7 @@ def _hook_checkpoints(trainer) -> None:
     def load(original):
         def wrapper(self, *args, **kwargs):
             if _of(self) is not None:
-                from rewardspec.adapters.verl_trainer import check_checkpoint
+                from rewardspec.adapters.verl.checkpoints import check_checkpoint
 
                 check_checkpoint(self)
             return original(self, *args, **kwargs)
@@ -229,7 +207,7 @@ def _hook_checkpoints(trainer) -> None:
 
 
 def _in_v0(module: ModuleType) -> None:
-    from rewardspec.adapters.verl_rollouts import of_data_proto
+    from rewardspec.adapters.verl.rollouts import of_data_proto
 
     running: ContextVar = ContextVar("rewardspec_v0_trainer", default=None)
 
@@ -273,8 +251,8 @@ def _in_v0(module: ModuleType) -> None:
 
 
 def _in_agent_loop(module: ModuleType) -> None:
-    from rewardspec.adapters.verl_rollouts import TOKEN
-    from rewardspec.adapters.verl_tokens import conditioned, draw_for_rollouts
+    from rewardspec.adapters.verl.rollouts import TOKEN
+    from rewardspec.adapters.verl.tokens import conditioned, draw_for_rollouts
 
     def conditions(self):
         """The spec and seed of a run with reward tokens, else None; read once."""
@@ -333,6 +311,3 @@ PATCHES = {
 def install() -> None:
     """Install the hooks: at once in modules that are there, in others when they are imported."""
     patch_modules(PATCHES)
-
-
-install()

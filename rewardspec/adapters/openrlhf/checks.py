@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from rewardspec.adapters import signal
-from rewardspec.adapters.binding import BindingError, listed, same_meaning
+from rewardspec.adapters.common import liveness
+from rewardspec.adapters.common.binding import BindingError, listed, same_meaning
 from rewardspec.spec import Spec, loads
 from rewardspec.text.diagnostics import shorten
 
@@ -141,7 +141,7 @@ def _filter_problems(args, spec: Spec) -> list[str]:
     where = "--algo.dynamic_filtering_enable"
     if not setting(args, "algo.dynamic_filtering_enable"):
         return []
-    found = [f"{where}: {problem}" for problem in signal.undecided(spec)]
+    found = [f"{where}: {problem}" for problem in liveness.undecided(spec)]
     ends = setting(args, "algo.dynamic_filtering_range", (0, 1))
     if tuple(ends) != (0, 1):  # the default
         found.append(
@@ -152,7 +152,7 @@ def _filter_problems(args, spec: Spec) -> list[str]:
     late += ["reward"] if "reward" in spec.columns and not setting(args, "reward.remote_url") else []
     if late:
         found.append(f"{where}: {listed(late)} is not known yet when groups are filtered: leave one of them out")
-    if setting(args, "train.async_enable") and signal.looks_at_moment(spec):
+    if setting(args, "train.async_enable") and liveness.looks_at_moment(spec):
         found.append(
             f"{where}: the asynchronous trainer generates without knowing the step, and {spec.name} looks at it: "
             "leave --train.async_enable or the schedule out"

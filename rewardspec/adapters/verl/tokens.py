@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rewardspec.adapters.binding import BindingError
-from rewardspec.adapters.verl_rollouts import TOKEN, plain
+from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.verl.rollouts import TOKEN, plain
 from rewardspec.reward_tokens import Condition
 
 

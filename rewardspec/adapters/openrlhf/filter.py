@@ -1,4 +1,4 @@
-"""OpenRLHF's dynamic filtering, asking the spec: groups without signal give way to new prompts."""
+"""OpenRLHF's dynamic filtering, asking the spec: dead groups give way to new prompts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from rewardspec.adapters.binding import BindingError, check_rewards
-from rewardspec.adapters.openrlhf_checks import FILLED_IN
-from rewardspec.adapters.openrlhf_rollouts import SWALLOWED, unlike_groups, values
-from rewardspec.adapters.signal import Judge
+from rewardspec.adapters.common.binding import BindingError, check_rewards
+from rewardspec.adapters.common.liveness import LivenessTest
+from rewardspec.adapters.openrlhf.checks import FILLED_IN
+from rewardspec.adapters.openrlhf.rollouts import SWALLOWED, unlike_groups, values
 from rewardspec.spec import Spec
 
 # For a number of prompts: Experiences of one rollout each, how many prompts were taken, whether there are no more.
@@ -17,10 +17,10 @@ Draw = Callable[[int], tuple[list, int, bool]]
 
 
 class Filter:
-    """Rollouts of as many prompts as are asked for, all of groups with signal."""
+    """Rollouts of as many prompts as are asked for, all of live groups."""
 
     def __init__(self, spec: Spec, seed: int):
-        self.spec, self.judge = spec, Judge(spec, seed)
+        self.spec, self.liveness = spec, LivenessTest(spec, seed)
 
     def __call__(self, draw: Draw, prompts: int, size: int, step: int, total_steps: int) -> tuple[list, int, bool]:
         """What one call of `draw` gives, of several: what is filtered is drawn anew until the prompts are used up.
@@ -36,19 +36,19 @@ class Filter:
                 raise BindingError("\n".join(problems))
             for start in range(0, len(found), size):
                 group = found[start : start + size]
-                if self._has_signal(group, step, total_steps):
+                if self._is_live(group, step, total_steps):
                     kept += group
             if exhausted or not used or len(kept) >= prompts * size:
                 return kept, taken, exhausted
 
-    def _has_signal(self, group: Sequence, step: int, total_steps: int) -> bool:
+    def _is_live(self, group: Sequence, step: int, total_steps: int) -> bool:
         columns = {name: [values(name, sample) for sample in group] for name in self.spec.columns}
         there = [name for name, found in columns.items() if all(x is not None for x in found)]
         check_rewards_of(self.spec, there, group)
         tensors = {name: torch.cat([x.reshape(-1).cpu() for x in found]) for name, found in columns.items()}
         try:
-            return self.judge(tensors, len(group), step, total_steps).signal
-        except self.judge.function.RolloutError as error:
+            return self.liveness(tensors, len(group), step, total_steps).live
+        except self.liveness.function.RolloutError as error:
             raise BindingError(f"--algo.dynamic_filtering_enable: {error}") from error
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rewardspec._version import __version__
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from rewardspec.adapters.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)

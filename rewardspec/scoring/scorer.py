@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rewardspec.rewards.permission import Allowed, check_given, own_functions
 from rewardspec.rewards.reward import BadReference, ScoringError, refuse
+from rewardspec.scoring.permission import Allowed, check_given, own_functions
 from rewardspec.text.diagnostics import did_you_mean, shorten
 
 MOST_TOLD = 5  # rows that a message names

@@ -1,7 +1,7 @@
-"""Whether a group has signal under a spec: what the filters of trainers should ask, in place of a score.
+"""Whether a group is live under a spec: what the filters of trainers should ask, in place of a score.
 
 A group is judged by itself, with its advantages as they are before the step over the batch, which for any one batch
-is an increasing affine map. It has signal if its advantages differ.
+is an increasing affine map. It is live if its advantages differ, else dead: no rollout of it would be learned from.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def looks_at_moment(spec: Spec) -> bool:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """signal: whether advantages differ. total: the mean of the weighted total in the group, NaN where it has none."""
+class Liveness:
+    """live: whether advantages differ. total: the mean of the weighted total in the group, NaN where it has none."""
 
-    signal: bool
+    live: bool
     total: float
 
 
-class Judge:
+class LivenessTest:
     """A spec at work on single groups. It is one that is decided (`undecided`)."""
 
     def __init__(self, spec: Spec, seed: int = 0):
@@ -51,11 +51,11 @@ class Judge:
 
     def __call__(
         self, columns: Mapping[str, Sequence], size: int, step: int | None = None, total_steps: int | None = None
-    ) -> Judged:
-        """What is to be said of one group, of `size` rollouts.
+    ) -> Liveness:
+        """Whether one group of `size` rollouts is live.
 
         Raises ValueError (RolloutError) for columns that the spec does not allow.
         """
         out = self.function(columns, [0] * size, step=step, total_steps=total_steps, seed=self.seed)
         found = out.metrics()
-        return Judged(found["groups_without_signal"] == 0, found.get("total", math.nan))
+        return Liveness(found["groups_without_signal"] == 0, found.get("total", math.nan))

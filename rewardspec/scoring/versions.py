@@ -10,8 +10,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from rewardspec import rewards
 from rewardspec._version import __version__
-from rewardspec.rewards.scorer import Scorer
+from rewardspec.scoring.scorer import Scorer
 
 
 def versions(scorer: Scorer) -> dict[str, str]:
@@ -35,8 +36,9 @@ def _digest(data: bytes) -> str:
 
 @cache
 def _of_ours() -> str:
-    """Of all our reward functions, which share what they are made of."""
-    return _digest(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))))
+    """Of all our reward functions, which share what they are made of, and of what calls them."""
+    files = [Path(__file__).with_name("scorer.py"), *sorted(Path(rewards.__file__).parent.rglob("*.py"))]
+    return _digest(b"".join(path.read_bytes() for path in files))
 
 
 def _of_file(function: Callable) -> str:

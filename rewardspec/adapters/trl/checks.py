@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 
-from rewardspec.adapters.binding import BindingError, as_name, check_rewards
-from rewardspec.rewards.trainers import AUTOMATIC
+from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards
+from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.spec import Spec
 
 OWN = ("prompt", "completion", "completion_ids", "image", "images")  # keys of a row that TRL reads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rewardspec.adapters.trl_checks import no_reward
+from rewardspec.adapters.trl.checks import no_reward
 
 
 def log_result(trainer, mode: str, logged: int, columns: dict, result, advantages, penalty, tokens) -> None:

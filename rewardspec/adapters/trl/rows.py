@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rewardspec.adapters.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError
 
 # Tensors with one row a rollout: what fills a row up, and whether it comes first. None is the padding token.
 PADDING = {

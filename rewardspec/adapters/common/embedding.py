@@ -1,0 +1,82 @@
+"""What the files of any trainer's configuration are made of (`rewardspec compile SPEC --target TRAINER -o DIR`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rewardspec.spec import Spec
+from rewardspec.text.quoting import comment, python_file
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a run says beside the text of a spec.
+
+    constants: texts for names of `define:`, which it was read with. allowed: what may be imported of `python:`.
+    """
+
+    constants: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    allowed: Sequence[str] = ()
+
+
+def head(spec: Spec, what: str) -> str:
+    return comment(f"{what} with the advantages of fingerprint {spec.fingerprint}: {spec.name}")
+
+
+def others(spec: Spec, filled: Sequence[str]) -> list[str]:
+    """The columns that neither the trainer nor the spec itself measures."""
+    return [name for name in spec.columns if name not in filled and name not in spec.uses]
+
+
+def reward_file(spec: Spec, given: Given, filled: Sequence[str], target: str, name: str) -> dict[str, str]:
+    """The module that a trainer imports for its reward function, for a spec that measures something itself."""
+    if not spec.uses:
+        return {}
+    left = ", ".join(others(spec, filled))
+    note = [f"It measures all but {left}: add these to what it returns."] if left else []
+    constants = f", constants={dict(given.constants)!r}" if given.constants else ""
+    needed = any(use.python is not None for use in spec.uses.values())
+    permission = f", allow_python={given.allowed!r}" if needed else ""
+    if needed and not given.allowed:
+        note.append("The spec names functions of its own: say in allow_python which modules it may import.")
+    body = f"""from pathlib import Path
+
+import rewardspec
+from rewardspec.rewards import for_{target}
+
+{name} = for_{target}(rewardspec.load(Path(__file__).with_name("spec.yaml"){constants}){permission})
+"""
+    return {"reward.py": python_file([head(spec, "Reward functions"), *note], body)}
+
+
+def asks_for(spec: Spec, filled: Sequence[str], own: str) -> str:
+    """What the reward function of a trainer has to return, in words. own: what the trainer wants besides."""
+    if spec.uses:
+        left = ", ".join(others(spec, filled))
+        return "the one beside this" + (f", with {left} added" if left else "")
+    names = ", ".join(others(spec, filled))
+    return f"returns {own}" + (f" and {names}" if names else "")
+
+
+class Occupied(Exception):
+    """A folder that has other files of the names to be written."""
+
+
+def write(files: dict[str, str], folder: Path, force: bool = False) -> list[Path]:
+    """The files written into a folder, which is made; scripts can be run.
+
+    Raises Occupied for files with another content, unless `force`; OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {folder / name: text for name, text in files.items()}
+    other = [path.name for path, text in paths.items() if path.exists() and path.read_bytes() != text.encode()]
+    if other and not force:
+        raise Occupied(f"{folder} has {', '.join(other)} with another content")
+    for path, text in paths.items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+        if path.suffix == ".sh":
+            path.chmod(0o755)
+    return list(paths)

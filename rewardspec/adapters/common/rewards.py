@@ -1,0 +1,40 @@
+"""What is the same in the reward functions of a spec for any trainer.
+
+`for_trl`, `for_verl` and `for_openrlhf` take a loaded Spec, evaluate each of its functions once per rollout, and name
+the values as the spec names its columns. Functions of the user's own (`python:`) need a permission: `allow_python=True`
+for all that the spec names, or names of modules, packages or `module:function`. `functions=`, by column, are used as
+they are. Without either, NotAllowed is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from rewardspec.rewards.reward import ScoringError
+from rewardspec.scoring.permission import Allowed
+from rewardspec.scoring.scorer import Scorer
+from rewardspec.spec import Spec
+
+AUTOMATIC = ("tokens", "truncated")  # columns that trainers measure themselves
+
+
+def scorer_of(
+    spec: Spec, allow_python: Allowed, functions: Mapping[str, Callable], only: Collection[str] | None = None
+) -> Scorer:
+    """The functions of a spec, ready to score. Raises ScoringError where it names none."""
+    if not spec.uses and not {*spec.columns} <= {*AUTOMATIC}:
+        raise ScoringError(f"{spec.name} names no reward function: add `use: toolrl.format`, say, to a component")
+    return Scorer(spec, allow_python, functions, only)
+
+
+def weighed(spec: Spec, columns: Sequence[str]) -> Callable[[Sequence[Mapping]], list[float]]:
+    """A function of rows to the weighted total of each, as far as these columns tell it; 0 where they tell nothing."""
+    columns = [name for name in columns if name in spec.columns]
+    totals = spec.weighed(columns)
+
+    def weigh(rows: Sequence[Mapping]) -> list[float]:
+        if totals is None or not rows:
+            return [0.0] * len(rows)
+        return totals({name: [row[name] for row in rows] for name in columns})
+
+    return weigh

@@ -1,0 +1,210 @@
+"""The hooks in OpenRLHF's own modules, in the process that trains and in the workers of its Ray job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+
+from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.common.hooks import patch_modules, wrap_once
+from rewardspec.adapters.common.record import compare, record
+from rewardspec.adapters.openrlhf.checks import WAS_TESTED, check_settings, setting, total_steps
+from rewardspec.adapters.openrlhf.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_settings: Settings | None = None
+
+
+def _original(owner, name: str):
+    found = getattr(owner, name, None)
+    if found is None:
+        raise BindingError(f"this OpenRLHF has no `{owner.__name__}.{name}`: {WAS_TESTED}")
+    return found
+
+
+def hook(owner, name: str, wrap: Callable) -> None:
+    """Put a wrapper in the place of an attribute, once. Raises BindingError where there is none."""
+    _original(owner, name)
+    wrap_once(owner, name, wrap)
+
+
+def _in_experience_maker(module: ModuleType) -> None:
+    from rewardspec.adapters.openrlhf.rollouts import Advantages
+
+    maker = _original(module, "RemoteExperienceMaker")
+    compute_reward = _original(module, "compute_reward")
+    apply_length_penalties = _original(module, "apply_length_penalties")
+    _original(maker, "get_cumulative_returns")
+
+    def init(original):
+        def wrapper(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            self.rewardspec = Advantages(_settings.spec(), _settings.seed)
+            check_settings(self.args, self.rewardspec.spec)
+
+        return wrapper
+
+    def split_rollout_samples(original):
+        def wrapper(self, rollout_samples):
+            size, rewarded = self.args.rollout.n_samples_per_prompt, bool(setting(self.args, "reward.remote_url"))
+            self.rewardspec.check(rollout_samples, size, rewarded)
+            return original(self, rollout_samples)
+
+        return wrapper
+
+    def compute_advantages_and_returns(original):
+        import torch
+
+        @torch.no_grad()
+        def wrapper(self, experiences):
+            for experience in experiences:
+                dtype = torch.promote_types(experience.rewards.dtype, torch.float32)
+                experience.rewards = experience.rewards.to(dtype)
+            apply_length_penalties(experiences, self.args)
+            advantages = self.rewardspec(experiences, self.args.rollout.n_samples_per_prompt)
+            for experience, advantage in zip(experiences, advantages, strict=True):
+                # in float32 whatever the type of the log-probabilities; not clipped: it is no reward any more
+                reward = compute_reward(
+                    advantage, self.kl_ctl.value, experience.kl.float(), action_mask=experience.action_mask
+                )
+                experience.returns = self.get_cumulative_returns(reward, experience.action_mask, 1.0)
+                experience.advantages = experience.returns.clone()
+                experience.info["return"] = reward.sum(dim=-1)
+                experience.kl = None
+            return experiences
+
+        return wrapper
+
+    hook(maker, "__init__", init)
+    hook(maker, "split_rollout_samples", split_rollout_samples)
+    hook(maker, "compute_advantages_and_returns", compute_advantages_and_returns)
+
+
+def _in_samples_generator(module: ModuleType) -> None:
+    def generate_samples(original):
+        def wrapper(self, *args, **kwargs):
+            found = original(self, *args, **kwargs)
+            if found[0]:  # in the asynchronous trainer, who trains does not know the data set
+                found[0][0].rewardspec_prompts = len(self.prompts_dataloader)
+            return found
+
+        return wrapper
+
+    def generate_vllm(original):
+        def wrapper(self, dataloader_iter, num_prompts, dynamic_filtering, **options):
+            def draw(prompts):
+                return original(self, dataloader_iter, prompts, dynamic_filtering=False, **options)
+
+            if not dynamic_filtering:
+                return draw(num_prompts)
+            from rewardspec.adapters.openrlhf.filter import Filter
+
+            if not hasattr(self, "rewardspec_filter"):
+                self.rewardspec_filter = Filter(_settings.spec(), _settings.seed)
+            size = options.get("n_samples_per_prompt", self.args.rollout.n_samples_per_prompt)
+            total = total_steps(self.args, len(self.prompts_dataloader))
+            return self.rewardspec_filter(draw, num_prompts, size, getattr(self, "rewardspec_step", 0), total)
+
+        return wrapper
+
+    generator = _original(module, "SamplesGenerator")
+    hook(generator, "generate_samples", generate_samples)
+    hook(generator, "_generate_vllm", generate_vllm)
+
+
+def _in_trainer(module: ModuleType) -> None:
+    trainer = _original(module, "BasePPOTrainer")
+    for name in ("train_step", "init_checkpoint_states", "save_logs_and_checkpoints", "save_best_checkpoint"):
+        _original(trainer, name)
+
+    def init(original):
+        def wrapper(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            # Ray copies what an actor inherits when the class is declared: a method put into the base comes too late
+            self.train_step = _with_moment(self, self.train_step)
+            self.init_checkpoint_states = _compared(self, self.init_checkpoint_states)
+            self.save_logs_and_checkpoints = _marked(self, self.save_logs_and_checkpoints)
+            self.save_best_checkpoint = _marked(self, self.save_best_checkpoint)
+
+        return wrapper
+
+    hook(trainer, "__init__", init)
+
+
+def _compared(trainer, original: Callable) -> Callable:
+    """`init_checkpoint_states` that refuses a checkpoint of another spec, once."""
+
+    @wraps(original)
+    def init_checkpoint_states():
+        states = original()
+        trainer.rewardspec_compared = True
+        if generator := getattr(trainer, "samples_generator", None):
+            generator.rewardspec_step = states["global_step"]
+        spec = trainer.experience_maker.rewardspec.spec
+        if states["global_step"] and not _settings.resume_changed:
+            where = f"the checkpoint in {setting(trainer.args, 'ckpt.path')}"
+            if told := compare(states.get("rewardspec"), spec, where, "--resume-changed"):
+                logger.warning("rewardspec: %s", told)
+        return states
+
+    return init_checkpoint_states
+
+
+def _marked(trainer, original: Callable) -> Callable:
+    """A method that saves checkpoints, with the spec among the states that go into them."""
+
+    @wraps(original)
+    def save(first, second=None, client_states=None):
+        advantages = trainer.experience_maker.rewardspec
+        marked = dict(client_states or {}) | {"rewardspec": record(advantages.spec, advantages.seed)}
+        return original(first, second, marked)
+
+    return save
+
+
+def _with_moment(trainer, original: Callable) -> Callable:
+    """`train_step` that tells the experience maker where training is, and logs what the spec made of the batch."""
+
+    @wraps(original)
+    def train_step(rollout_samples, global_step):
+        if global_step and not getattr(trainer, "rewardspec_compared", False):
+            trainer.init_checkpoint_states()  # in the asynchronous trainer this is called from outside, by Ray
+        advantages = trainer.experience_maker.rewardspec
+        prompts = getattr(rollout_samples[0], "rewardspec_prompts", None)
+        advantages.step = global_step
+        advantages.total_steps = None if prompts is None else total_steps(trainer.args, prompts)
+        status, global_step = original(rollout_samples, global_step)
+        if generator := getattr(trainer, "samples_generator", None):
+            generator.rewardspec_step = global_step
+        status.update(advantages.metrics())
+        return status, global_step
+
+    return train_step
+
+
+PATCHES = {
+    "openrlhf.trainer.ppo_utils.experience_maker": _in_experience_maker,
+    "openrlhf.trainer.ppo_utils.samples_generator": _in_samples_generator,
+    "openrlhf.trainer.ppo_trainer": _in_trainer,
+}
+
+
+def install(settings: Settings) -> None:
+    """Install the hooks in this process: at once in modules that are there, in others when they are imported."""
+    global _settings
+    _settings = settings
+    patch_modules(PATCHES)
+
+
+def setup_hook(settings: Settings) -> Callable[[], None]:
+    """What to pass to `ray.init(runtime_env={"worker_process_setup_hook": ...})`: `install` in every worker."""
+
+    def rewardspec_setup():
+        from rewardspec.adapters.openrlhf.hook import install
+
+        install(settings)
+
+    return rewardspec_setup

@@ -1,0 +1,132 @@
+"""The launcher: `python -m rewardspec.adapters.openrlhf --spec spec.yaml -- ARGUMENTS OF train_ppo_ray`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from rewardspec.adapters.common.binding import BindingError, read_spec
+from rewardspec.adapters.common.jobs import job_variables, problems_everywhere
+from rewardspec.adapters.openrlhf.checks import TESTED, WAS_TESTED, check_settings, reward_problems, setting
+from rewardspec.adapters.openrlhf.hook import PATCHES, hook, install, setup_hook
+from rewardspec.adapters.openrlhf.settings import Settings
+from rewardspec.spec import Spec
+from rewardspec.text.shown import printed
+
+logger = logging.getLogger(__name__)
+
+CLI = "openrlhf.cli.train_ppo_ray"
+
+
+def _install_in_driver(settings: Settings, spec: Spec) -> None:
+    """Install the hooks here and, once the stock command line has been read and found right, in Ray's workers."""
+    try:
+        found = version("openrlhf")
+        import ray
+
+        importlib.import_module("openrlhf.trainer.ray")  # first, as in the stock command line
+        config = importlib.import_module("openrlhf.utils.config")
+        install(settings)
+        for name in PATCHES:
+            importlib.import_module(name)
+    except PackageNotFoundError:
+        raise BindingError("OpenRLHF is not installed in this environment") from None
+    except ImportError as error:
+        raise BindingError(f"OpenRLHF {found} cannot be imported here, or is not the one known: {error}") from error
+    if found not in TESTED:
+        logger.warning("rewardspec: this is OpenRLHF %s; %s", found, WAS_TESTED)
+    checked = []
+
+    def hierarchize(original):
+        def wrapper(args):
+            args = original(args)
+            check_settings(args, spec)
+            if problems := reward_problems(*_asked(args, settings)):
+                raise BindingError("\n".join(problems))
+            checked.append(args)
+            print(printed(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}"))
+            return args
+
+        return wrapper
+
+    def init(original):
+        def wrapper(*args, runtime_env=None, **kwargs):
+            if not checked:
+                raise BindingError(f"{CLI} of OpenRLHF {found} does not read its arguments as expected: {WAS_TESTED}")
+            runtime_env = dict(runtime_env or {}) | {"worker_process_setup_hook": setup_hook(settings)}
+            of_job = job_variables()  # OpenRLHF takes their values for its own
+            runtime_env["env_vars"] = {k: v for k, v in runtime_env.get("env_vars", {}).items() if k not in of_job}
+            started = original(*args, runtime_env=runtime_env, **kwargs)
+            if problems := problems_everywhere(reward_problems, *_asked(checked[-1], settings)):
+                raise BindingError("\n".join(problems))
+            return started
+
+        return wrapper
+
+    hook(config, "hierarchize", hierarchize)
+    hook(ray, "init", init)
+
+
+def _asked(args, settings: Settings) -> tuple:
+    """What `reward_problems` is asked: plain values, for other machines."""
+    files = setting(args, "reward.remote_url"), setting(args, "train.agent_func_path")
+    return (*files, settings.text, settings.name, settings.constants)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name.strip(), value
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `train_ppo_ray` with a spec's advantages."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(
+        prog="python -m rewardspec.adapters.openrlhf",
+        usage="%(prog)s --spec SPEC [options] -- ARGUMENTS OF train_ppo_ray",
+        description=f"Runs {CLI} with the advantages of a spec. Tested with OpenRLHF {', '.join(TESTED)}.",
+        epilog=f"`... -- --help` shows the arguments of {CLI}.",
+    )
+    parser.add_argument("--spec", required=True, help="the spec's file")
+    parser.add_argument("--dialect", help="a trainer's numerics, such as openrlhf; the spec's own if left out")
+    parser.add_argument("--set", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a constant")
+    parser.add_argument("--seed", type=int, default=0, help="for groups that are drawn again; 0 if left out")
+    parser.add_argument(
+        "--resume-changed", action="store_true", help="go on from a checkpoint that was trained under another spec"
+    )
+    given = parser.parse_args(arguments[:at])
+    constants = dict(given.set)
+    try:
+        read = read_spec(given.spec, constants)
+        settings = Settings.of(read, constants, given.dialect, given.seed, given.resume_changed)
+        spec = settings.spec()
+    except (ValueError, OSError) as error:
+        sys.exit(printed(f"rewardspec: {error}"))
+    try:
+        _install_in_driver(settings, spec)
+        _run_stock(arguments[at + 1 :])
+    except BindingError as error:
+        sys.exit(printed(f"rewardspec: {error}"))
+
+
+def _run_stock(arguments: Sequence[str]) -> None:
+    from ray.exceptions import RayTaskError
+
+    sys.argv = [CLI, *arguments]
+    try:
+        runpy.run_module(CLI, run_name="__main__", alter_sys=True)
+    except RayTaskError as error:
+        cause = error
+        while isinstance(cause, RayTaskError):  # one for each actor that it has come through
+            cause = cause.cause
+        if not isinstance(cause, BindingError):
+            raise
+        raise cause from None

@@ -1,0 +1,180 @@
+"""A spec's advantages inside TRL's asynchronous GRPO trainer. Tested with TRL 1.16.0.
+
+    from rewardspec.adapters.trl_async import RewardSpecAsyncGRPOTrainer
+
+    trainer = RewardSpecAsyncGRPOTrainer("Qwen/Qwen3-4B", reward_funcs=[correct], spec="spec.yaml", train_dataset=...)
+
+That trainer scores in a rollout worker, a process of its own, which is given one group at a time. So a spec can be
+computed there if nothing in it looks beyond the group or at the step; others are refused before the model is loaded.
+Columns are found as in `rewardspec.adapters.trl`, on the worker: one that nothing measures ends the run with its first
+group. `reward`, `reward_std`, `rewards/` and `rewardspec/` are logged as there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from os import PathLike
+
+from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards, read_spec
+from rewardspec.adapters.common.rewards import AUTOMATIC
+from rewardspec.adapters.trl.adapter import own_functions
+from rewardspec.adapters.trl.checks import no_reward
+from rewardspec.ir.graph import walk
+from rewardspec.ops.domain import Level
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.scoring.permission import Allowed
+from rewardspec.spec import Spec, compile
+
+try:
+    from trl.experimental.async_grpo import AsyncGRPOTrainer
+    from trl.experimental.async_grpo.async_rollout_worker import AsyncRolloutWorker, _AsyncRolloutLoop
+    from trl.trainer.utils import is_async_callable
+except ImportError as error:
+    raise ImportError("rewardspec.adapters.trl_async needs TRL; it was tested with trl==1.16.0") from error
+
+
+class RewardSpecAsyncGRPOTrainer(AsyncGRPOTrainer):
+    """TRL's AsyncGRPO trainer with a spec's advantages.
+
+    spec, dialect, constants, allow_python: as for `RewardSpecMixin`.
+
+    Raises SpecError for a spec with errors, BindingError for one that a worker cannot compute group by group.
+    """
+
+    def __init__(
+        self,
+        *args,
+        spec: Spec | str | PathLike,
+        dialect: str | None = None,
+        constants: Mapping[str, object] = {},
+        allow_python: Allowed = False,
+        **kwargs,
+    ):
+        plain = read_spec(spec, constants)
+        read = plain if dialect is None else plain.under(dialect)
+        check_by_group(read)
+        passed = kwargs.get("reward_funcs", args[1] if len(args) > 1 else None)
+        passed = passed if isinstance(passed, list) else [] if passed is None else [passed]
+        own_functions(
+            read, passed, allow_python
+        )  # those of the worker: what is wrong with them is said before it starts
+        super().__init__(*args, **kwargs)
+        worker = self.rollout_worker
+        if worker is None:
+            return  # the main process has it
+        if not isinstance(worker, AsyncRolloutWorker) or worker._loop_cls is not _AsyncRolloutLoop:
+            raise BindingError(
+                f"`{type(worker).__name__}` scores rollouts in a way of its own: a spec has no place there"
+            )
+        worker._loop_cls = SpecLoop
+        worker._loop_kwargs |= {"spec": plain, "dialect": dialect, "allow_python": allow_python}
+
+
+def check_by_group(spec: Spec) -> None:
+    """Raise BindingError, a line for each reason, where a spec cannot be computed on one group by itself."""
+    problems = []
+    nodes = walk(spec.program.results)
+    if spec.program.copies is not None:
+        problems.append(f"{spec.name} has `refill`, which draws among the groups of a batch")
+    elif any(node.op in REDUCTIONS and node.attributes[:1] == (Level.BATCH,) for node in nodes):
+        problems.append(
+            f"{spec.name} looks at the whole batch (`gdpo` and `whiten` do, and `over=batch`), and the worker sees one "
+            "group: `decoupled` is `gdpo` without that step"
+        )
+    given = {node.attributes[0] for node in nodes if node.op == "given"}
+    for name in ("batch_size", "step", "total_steps", "progress"):
+        if name in given:
+            problems.append(f"{spec.name} uses `{name}`, which the worker is not told")
+    if spec.condition is not None:
+        problems.append(f"{spec.name} has reward tokens, and the worker generates a group from one prompt")
+    if problems:
+        raise BindingError("\n".join([*problems, "AsyncGRPO scores one group at a time; use RewardSpecGRPOTrainer"]))
+
+
+class SpecLoop(_AsyncRolloutLoop):
+    """TRL's rollout loop, in the worker's process, with the advantages of a spec.
+
+    spec: it is pickled as its text. dialect: see `Spec.under`.
+    """
+
+    def __init__(
+        self,
+        *,
+        spec: Spec,
+        dialect: str | None = None,
+        allow_python: Allowed = False,
+        reward_funcs: list[Callable],
+        **kwargs,
+    ):
+        self.spec = spec if dialect is None else spec.under(dialect)
+        self.advantage_function, self._read = compile(self.spec), self.spec.columns
+        functions = [*reward_funcs, *own_functions(self.spec, reward_funcs, allow_python)]
+        super().__init__(reward_funcs=functions or [no_reward], **kwargs)
+        if not functions and self._env_reward_types:  # an environment has brought one
+            self.reward_funcs, self.reward_func_names = [], self.reward_func_names[1:]
+        self._measured: list[list] = [[] for _ in self.reward_funcs]
+        self.reward_funcs = [self._kept(k, function) for k, function in enumerate(self.reward_funcs)]
+        data = getattr(self.dataset, "column_names", None) or self._read
+        rewards = [self._name(name) for name in self.reward_func_names if name != no_reward.__name__]
+        check_rewards(self.spec, rewards, {*data, *AUTOMATIC}, "reward function")
+
+    def _name(self, name: str) -> str:
+        return name if name in self.spec.columns else as_name(name)
+
+    def _kept(self, k: int, function: Callable) -> Callable:
+        """The function, whose values of the group being scored are kept: groups are scored one after the other."""
+
+        @functools.wraps(function)
+        def scored(**kwargs):
+            self._measured[k] = values = list(function(**kwargs))
+            return values
+
+        @functools.wraps(function)
+        async def awaited(**kwargs):
+            self._measured[k] = values = list(await function(**kwargs))
+            return values
+
+        return awaited if is_async_callable(function) else scored
+
+    async def _score_group(self, group):
+        samples = await super()._score_group(group)
+        columns = self._columns(group)
+        result = self.advantage_function(columns, len(group.completions))
+        advantages, metrics = result.advantages.tolist(), result.metrics()
+        totals = advantages if result.total is None else result.total.tolist()
+        metrics.pop("total", None)
+        found = {"reward_std": metrics.pop("total_std", float("nan"))}
+        found |= {f"rewardspec/{name}": value for name, value in metrics.items()}
+        rows = iter(samples)  # those of a conversation stand together
+        for sequences, advantage, total in zip(group.completions_sequences, advantages, totals, strict=True):
+            for _ in sequences:
+                sample = next(rows)
+                sample.advantage = advantage
+                sample.metrics.update(found, reward=total)
+                sample.metrics.pop(f"rewards/{no_reward.__name__}", None)
+        return samples
+
+    def _columns(self, group) -> dict:
+        """What the spec reads of a group."""
+        measured = [*self._measured]
+        for kind in self._env_reward_types:  # as TRL has them: a rollout is scored by its own environment
+            measured.append([r[1] if r is not None and r[0] is kind else None for r in group.env_rewards])
+        found = dict(zip(map(self._name, self.reward_func_names), measured, strict=True))
+        for name in self._read:
+            if name in found:
+                continue
+            if name in group.reward_kwargs:
+                found[name] = group.reward_kwargs[name]
+            elif name == "tokens":  # those that the model wrote; a conversation that was forked has several rows
+                found[name] = (
+                    [sum(sum(s.completion_mask) for s in sequences) for sequences in group.completions_sequences]
+                    if self.tools
+                    else [len(ids) for ids in group.completions_ids]
+                )
+            elif name == "truncated":
+                found[name] = [int(not ids or ids[-1] not in self.eos_token_ids) for ids in group.completions_ids]
+            else:
+                known = ", ".join(f"`{key}`" for key in group.reward_kwargs)
+                raise BindingError(f"nothing measures `{name}`, which {self.spec.name} reads; the rows have {known}")
+        return {name: found[name] for name in self._read}

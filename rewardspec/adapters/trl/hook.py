@@ -1,0 +1,70 @@
+"""A spec for `trl grpo` and `trl rloo`, which have no key for a trainer class.
+
+    env:
+      REWARDSPEC: spec.yaml            # or the text of a spec, after `|`
+    reward_funcs:
+      - rewardspec.adapters.trl_hook.spec
+      - my_rewards.correct
+
+TRL imports `reward_funcs` before it builds its trainer; that import installs the spec. Variables:
+
+REWARDSPEC: the path of a spec, or its text.
+REWARDSPEC_DIALECT: a trainer's numerics, such as `trl`.
+REWARDSPEC_SET: `name=value` for names of `define:`, separated by commas.
+REWARDSPEC_MOVE_ROWS: 1 to move the rows of groups that are drawn again.
+REWARDSPEC_ALLOW_PYTHON: modules, separated by commas, whose functions the spec may name by `python:`; 1 for all.
+
+A module of reward functions can instead call `rewardspec.adapters.trl.install(...)` itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.trl.installation import install
+from rewardspec.scoring.permission import Allowed, read_allowed
+
+
+def spec(**_) -> list[float]:
+    """Stands for the spec among `reward_funcs`. It measures nothing, and the trainer never gets it."""
+    raise BindingError("`rewardspec.adapters.trl_hook.spec` measures nothing: this trainer was not built by `trl`")
+
+
+spec.stands_for_spec = True
+
+
+def options(variables: Mapping[str, str]) -> dict:
+    """What `install` takes, from environment variables. Raises BindingError for one that is absent or malformed."""
+    if not variables.get("REWARDSPEC", "").strip():
+        raise BindingError("`rewardspec.adapters.trl_hook` reads the spec from REWARDSPEC: its path, or its text")
+    constants = {}
+    for part in filter(None, (p.strip() for p in variables.get("REWARDSPEC_SET", "").split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise BindingError(f"REWARDSPEC_SET holds `{part}`: it is name=value, separated by commas")
+        constants[name.strip()] = value.strip()
+    move_rows = variables.get("REWARDSPEC_MOVE_ROWS", "0")
+    if move_rows not in ("0", "1"):
+        raise BindingError(f"REWARDSPEC_MOVE_ROWS is `{move_rows}`: it is 0 or 1")
+    return {
+        "spec": variables["REWARDSPEC"],
+        "dialect": variables.get("REWARDSPEC_DIALECT") or None,
+        "constants": constants,
+        "move_rows": move_rows == "1",
+        "allow_python": _allowed(variables.get("REWARDSPEC_ALLOW_PYTHON", "0")),
+    }
+
+
+def _allowed(text: str) -> Allowed:
+    if text.strip() in ("", "0", "1"):
+        return text.strip() == "1"
+    try:
+        return read_allowed(text)
+    except ValueError as error:
+        raise BindingError(f"REWARDSPEC_ALLOW_PYTHON: {error}") from None
+
+
+given = options(os.environ)
+install(given.pop("spec"), **given)

@@ -1,0 +1,71 @@
+"""`install`: a spec for the trainers of a command line that names no trainer class."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from os import PathLike
+
+from rewardspec.adapters.common.binding import BindingError, read_spec
+from rewardspec.adapters.trl.adapter import (
+    GRPOTrainer,
+    RewardSpecGRPOTrainer,
+    RewardSpecRLOOTrainer,
+    RLOOTrainer,
+    bind,
+    with_functions,
+)
+from rewardspec.scoring.permission import Allowed, NotAllowed
+from rewardspec.spec import Spec
+
+_installed: dict[type, tuple[Spec, bool]] = {}
+_allowed: dict[type, Allowed] = {}
+
+
+def install(
+    spec: Spec | str | PathLike,
+    *,
+    dialect: str | None = None,
+    constants: Mapping[str, object] = {},
+    move_rows: bool = False,
+    allow_python: Allowed = False,
+) -> None:
+    """Make every `GRPOTrainer` and `RLOOTrainer` of this process that is built from now on compute with a spec.
+
+    For command lines that name no trainer class: `trl grpo` imports the modules of `reward_funcs` before it
+    builds its trainer, so a call on the top level of such a module is enough. Subclasses are left alone.
+    Raises BindingError where another spec was installed before.
+    """
+    read = read_spec(spec, constants, dialect)
+    for trainer, ours in ((GRPOTrainer, RewardSpecGRPOTrainer), (RLOOTrainer, RewardSpecRLOOTrainer)):
+        before = _installed.get(trainer)
+        if before is None:
+            trainer.__init__ = _with_spec(trainer, ours)
+        elif before[0].fingerprint != read.fingerprint or before[1] != move_rows:
+            raise BindingError(
+                f"{before[0].name} was installed before, and now {read.name} (or the same with other constants, "
+                "dialect or `move_rows`): one process has one spec"
+            )
+        _installed[trainer], _allowed[trainer] = (read, move_rows), allow_python
+
+
+def _with_spec(trainer: type, ours: type) -> Callable:
+    """The `__init__` of a trainer class, after which its instances are ours and have the installed spec."""
+    original = trainer.__init__
+
+    @functools.wraps(original)
+    def __init__(self, *args, **kwargs):
+        if type(self) is not trainer:
+            return original(self, *args, **kwargs)
+        if isinstance(kwargs.get("reward_funcs"), list):  # `trl_hook.spec` stands for the spec and measures nothing
+            kwargs["reward_funcs"] = [f for f in kwargs["reward_funcs"] if not getattr(f, "stands_for_spec", False)]
+        try:
+            args, kwargs = with_functions(_installed[trainer][0], args, kwargs, _allowed[trainer])
+        except NotAllowed as error:
+            modules = ",".join(error.modules)
+            raise BindingError(f"{error}; for the command `trl`: REWARDSPEC_ALLOW_PYTHON={modules}") from None
+        original(self, *args, **kwargs)
+        self.__class__ = ours
+        bind(self, *_installed[trainer])
+
+    return __init__

@@ -1,0 +1,63 @@
+"""`for_trl`: the reward functions of a spec, as TRL takes them. It needs neither TRL nor torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Lock
+
+from rewardspec.adapters.common.rewards import scorer_of
+from rewardspec.scoring.permission import Allowed
+from rewardspec.scoring.scorer import Scorer
+from rewardspec.spec import Spec
+
+
+def for_trl(
+    spec: Spec,
+    *,
+    allow_python: Allowed = False,
+    functions: Mapping[str, Callable] = {},
+    only: Collection[str] | None = None,
+) -> list[Callable[..., list[float | None]]]:
+    """`reward_funcs` for TRL: a function for each column, in the order of the spec, named as the column is.
+
+    Each takes `prompts`, `completions` and the data set's columns and gives a number or None a completion. The
+    first that is called on a batch measures all of it. only: the columns wanted, where others are measured elsewhere.
+    Raises ScoringError.
+    """
+    batch = _Batch(scorer_of(spec, allow_python, functions, only))
+    return [batch.function(name) for name in batch.scorer.names]
+
+
+class _Batch:
+    """The last batch that was measured: TRL calls each function once, one after the other, on the same lists."""
+
+    def __init__(self, scorer: Scorer):
+        self.scorer, self.lock = scorer, Lock()
+        self.completions: object = None  # held, so that no other list can be taken for it
+        self.rows: list[Mapping[str, float | None]] = []
+        self.given: set[str] = set()  # functions that gave their values of it: one that is called again measures again
+
+    def function(self, name: str) -> Callable[..., list[float | None]]:
+        def reward_func(prompts: Sequence, completions: Sequence, **columns) -> list[float | None]:
+            with self.lock:
+                if completions is not self.completions or name in self.given:
+                    self.rows = self.scorer.required(_rows(prompts, completions, columns))
+                    self.completions, self.given = completions, set()
+                self.given.add(name)
+                return [row[name] for row in self.rows]
+
+        reward_func.__name__ = reward_func.__qualname__ = name
+        reward_func.needs = self.scorer.needs[name]
+        return reward_func
+
+
+def _rows(prompts: Sequence, completions: Sequence, columns: Mapping) -> list[dict]:
+    held = {
+        name: values
+        for name, values in columns.items()
+        if isinstance(values, Sequence) and not isinstance(values, str) and len(values) == len(completions)
+    }
+    return [
+        {**{name: values[i] for name, values in held.items()}, "prompt": prompts[i], "completion": completions[i]}
+        for i in range(len(completions))
+    ]

@@ -1,0 +1,31 @@
+"""`for_verl`: the reward functions of a spec, as verl takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rewardspec.adapters.common.rewards import scorer_of, weighed
+from rewardspec.scoring.permission import Allowed
+from rewardspec.spec import Spec
+
+
+def for_verl(
+    spec: Spec, *, allow_python: Allowed = False, functions: Mapping[str, Callable] = {}
+) -> Callable[..., dict[str, float | None]]:
+    """`compute_score` for verl: a dict with a value for each column, and `score`, which verl wants.
+
+    The ground truth is the column `answer`, whatever `extra_info` holds by that name; `extra_info` holds all others.
+    A prompt is among those alone: where it is called otherwise, a spec has `with: {prompt: question}`. A value that
+    is missing is None. `score` is the spec's weighted total as far as one rollout tells it (`Spec.weighed`), for
+    verl's own tables: no advantage is worked out from it. Raises ScoringError.
+    """
+    scorer = scorer_of(spec, allow_python, functions)
+    weigh = weighed(spec, [*scorer.names, "data_source"])
+
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> dict[str, float | None]:
+        known = {"answer": ground_truth, "ground_truth": ground_truth, "data_source": data_source}
+        (found,) = scorer.required([{**(extra_info or {}), **known, "completion": solution_str}])
+        return {"score": weigh([{**known, **found}])[0], **found}
+
+    compute_score.spec = spec  # for the adapter, which compares it with the run's
+    return compute_score
