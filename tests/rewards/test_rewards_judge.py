@@ -20,7 +20,7 @@ from judge_server import OWN, TIERS, asked, failed, said, serving, surroundings,
 from rewardspec.ops.domain import finite
 from rewardspec.rewards.judge import rubric
 from rewardspec.rewards.judge_client import EndpointError
-from rewardspec.rewards.reward import BadReference, find_reward
+from rewardspec.rewards import BadReference, find_reward
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from judge_server import OWN, TIERS, Reply, asked, failed, said, serving, surrou
 from rewardspec.rewards import judge_client
 from rewardspec.rewards.judge import rubric
 from rewardspec.rewards.judge_client import EndpointError
-from rewardspec.rewards.reward import find_reward
+from rewardspec.rewards import find_reward
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 __all__ = ["surroundings"]
