@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from judge_server import OWN, TIERS, asked, failed, said, serving, surroundings, verdicts, warnings
 
 from rewardspec.ops.domain import finite
+from rewardspec.rewards import BadReference, find_reward
 from rewardspec.rewards.judge import rubric
 from rewardspec.rewards.judge_client import EndpointError
-from rewardspec.rewards import BadReference, find_reward
 
 ROOT = Path(__file__).parents[2]
 

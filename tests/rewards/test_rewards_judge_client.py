@@ -14,10 +14,9 @@ import httpx
 import pytest
 from judge_server import OWN, TIERS, Reply, asked, failed, said, serving, surroundings, verdicts, warnings
 
-from rewardspec.rewards import judge_client
+from rewardspec.rewards import find_reward, judge_client
 from rewardspec.rewards.judge import rubric
 from rewardspec.rewards.judge_client import EndpointError
-from rewardspec.rewards import find_reward
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 __all__ = ["surroundings"]
