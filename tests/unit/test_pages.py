@@ -14,6 +14,7 @@ from reference.numbers import Arithmetic
 from reference.reader import Bundle, Reader, Scope
 
 import rewardspec
+from rewardspec.prove.simulate import simulate
 
 ROOT = Path(__file__).parents[2]
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
@@ -187,6 +188,37 @@ def test_there_is_something_to_compute():
 def test_small_example(expression, value):
     spec = f"rewardspec: 1\ncomponents: {{a: {{values: [0, 1]}}}}\nadvantage: a + ({expression})\n"
     assert rewardspec.compile(rewardspec.loads(spec))({"a": [0, 0]}, 2).advantages.tolist() == [float(value)] * 2
+
+
+# The README's error and its table
+
+
+README = ROOT / "README.md"
+WRONG = """rewardspec: 1
+signals: {tokens: {range: [0, .inf]}}
+components:
+  correct: {values: [0, 1]}
+  length:
+    expr: tokens <= 4000
+    when: correct >= 2
+advantage: gdpo
+"""
+
+
+def test_error_of_the_readme_is_what_check_prints(tmp_path):
+    shown = next(text for _, _, text in blocks(README) if text.startswith("error["))
+    (tmp_path / "gdpo.yaml").write_text(WRONG)
+    with pytest.raises(rewardspec.SpecError) as error:
+        rewardspec.load(tmp_path / "gdpo.yaml")
+    assert error.value.diagnostics[0].render().replace(f"{tmp_path}/", "") == shown.rstrip()
+
+
+@pytest.mark.parametrize(("row", "scheme"), [("GRPO", "grpo"), ("GRPO without std", "dr_grpo"), ("GDPO", "gdpo")])
+def test_table_of_the_readme_is_what_simulate_counts(row, scheme):
+    cells = re.search(rf"^\| {row} \|(.*)\|$", README.read_text(encoding="utf-8"), re.M).group(1).split("|")
+    components = "components: {a: {values: [0, 1]}, b: {values: [0, 1]}}"
+    spec = rewardspec.loads(f"rewardspec: 1\n{components}\nadvantage: {scheme}\n")
+    assert [simulate(spec, size).advantage_groups for size in range(2, 9)] == list(map(int, cells))
 
 
 # Form
