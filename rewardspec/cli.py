@@ -157,7 +157,7 @@ def check(
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Say everything that is wrong with specs, before anything runs."""
-    from rewardspec.groups.policy import read_rates
+    from rewardspec.groups.rates import read_rates
     from rewardspec.lint.finding import Run, codes, look, page
     from rewardspec.lint.report import github, sarif
 
@@ -576,7 +576,7 @@ def simulate(
 
 def _counted(specs, sizes: list[int], rates: str, given, is_shown: bool) -> list:
     """A count for every spec and size, up to an interrupt; progress goes to a terminal."""
-    from rewardspec.groups.policy import policy, read_rates
+    from rewardspec.groups.rates import policy, read_rates
     from rewardspec.prove.simulate import count_groups
 
     rows = []
@@ -638,7 +638,7 @@ def _shares(shares: dict[str, float]) -> str:
 
 
 def _swept(specs, size: int, rates: str, given) -> dict:
-    from rewardspec.groups.policy import read_rates
+    from rewardspec.groups.rates import read_rates
     from rewardspec.prove.plot import by_rate
 
     names = list(read_rates(rates)) if rates else []

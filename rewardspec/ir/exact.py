@@ -19,7 +19,9 @@ from rewardspec.ops.effort import spend, weight
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.operator import Pointwise, Reduction
 from rewardspec.ops.operators import REDUCTIONS
-from rewardspec.ops.real import UNKNOWN, Pool, TooClose, real
+from rewardspec.ops.real import UNKNOWN, Number, Pool, TooClose, Unknown, real
+
+Value = Number | float | Unknown | None
 
 
 class GroupEvaluator:

@@ -12,7 +12,10 @@ from inspect import cleandoc
 from itertools import product
 from math import inf, prod
 
-from rewardspec.groups.parts import columns_of, over_batch, points_of, users_of, without_batch
+from rewardspec.groups.batch import over_batch, without_batch
+from rewardspec.groups.parts import columns_of
+from rewardspec.groups.points import points_of, users_of
+from rewardspec.groups.question import Question
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.language.prelude import prelude
@@ -24,7 +27,6 @@ from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.prove.verify import Question
 from rewardspec.spec import Spec, deep_stack
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
 from rewardspec.syntax.yaml import Mapping

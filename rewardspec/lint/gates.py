@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rewardspec.groups.moments import moments_of
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.finding import NO_OUTCOME, Facts, finding, some_rollouts
 from rewardspec.lint.outcome import Outcome, words_of
 from rewardspec.lower.lower import Lowering
 from rewardspec.lower.values import Skip
-from rewardspec.prove.verify import moments_of
 from rewardspec.syntax.tree import Expr, If, Operation
 from rewardspec.text.diagnostics import Diagnostic, Label, Report
 from rewardspec.text.numbers import format_number

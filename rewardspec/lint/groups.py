@@ -7,18 +7,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
 
-from rewardspec.groups.parts import (
-    Model,
-    States,
-    column_points,
-    columns_of,
-    connected,
-    find_states,
-    is_boundary,
-    of_rollout,
-    split,
-    users_of,
-)
+from rewardspec.groups.parts import columns_of, connected, independent_terms
+from rewardspec.groups.points import PolicyModel, column_points, users_of
+from rewardspec.groups.states import States, find_states, is_boundary, of_rollout
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.finding import NO_LENGTH, NO_OUTCOME, NOT_EXACT, OF_BATCH, Facts, finding
@@ -61,7 +52,7 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     if facts.question.step == "shift":
         facts.leave_out("dead-groups", OF_BATCH)
         return
-    from rewardspec.groups.policy import policy
+    from rewardspec.groups.rates import policy
 
     model = policy(facts.program, facts.run.rates)
     facts = facts.with_eps if facts.divides_by_eps else facts
@@ -87,7 +78,7 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
         )
 
 
-def _dead_shares(facts: Facts, model: Model) -> Iterator[tuple[int, float, bool]]:
+def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float, bool]]:
     """(group size, share of groups in which every advantage is 0, whether that is all of them), of the first step.
 
     Where there are many groups only those of rollouts that are alike are looked at: then the share is at least this.
@@ -132,7 +123,7 @@ def _joint_cases(program: Program, root: Node) -> int:
     start = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, [root])]
     cases = 0 if complete else MOST_CASES + 1
     for members in connected(start):
-        terms = [[t] for t in split(program.graph, members[0])] if len(members) == 1 else [members]
+        terms = [[t] for t in independent_terms(program.graph, members[0])] if len(members) == 1 else [members]
         for term in terms:
             cases += prod(len(points[n]) for n in walk(term) if n in points)
     return cases

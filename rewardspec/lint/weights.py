@@ -10,7 +10,9 @@ from fractions import Fraction
 from itertools import pairwise, product
 from math import ceil, inf, prod
 
-from rewardspec.groups.parts import columns_of, over_batch, points_of, users_of
+from rewardspec.groups.batch import over_batch
+from rewardspec.groups.parts import columns_of
+from rewardspec.groups.points import points_of, users_of
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, is_elementwise, walk
 from rewardspec.ir.patterns import match_zscore

@@ -12,8 +12,9 @@ from math import comb, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rewardspec.groups.question import Question
 from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.graph import walk
+from rewardspec.ir.node import walk
 from rewardspec.language.declarations import Column
 from rewardspec.logs.columns import PREFIX
 from rewardspec.ops.effort import MOST_EFFORT, Allowance
@@ -21,7 +22,6 @@ from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import sign
 from rewardspec.prove.replay import Log, by_step, read_log
 from rewardspec.prove.schedule import needs
-from rewardspec.prove.verify import Question
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import format_expr
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.node import Node, walk
 from rewardspec.language.declarations import Definition
 from rewardspec.language.prelude import prelude
 from rewardspec.ops.domain import Level
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.ops.operators import REDUCTIONS
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr, format_number
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from rewardspec.groups.policy import binary_names, policy
+from rewardspec.groups.rates import binary_names, policy
 from rewardspec.prove.simulate import Simulation, count_groups
 from rewardspec.spec import Spec, loads
 from rewardspec.syntax.tree import format_expr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.node import Node, walk
 from rewardspec.spec import Spec
 from rewardspec.text.numbers import format_number
 

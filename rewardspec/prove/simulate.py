@@ -16,29 +16,20 @@ from math import comb
 
 import numpy as np
 
-from rewardspec.groups.parts import (
-    EVENLY,
-    FEW,
-    Model,
-    States,
-    column_points,
-    columns_of,
-    connected,
-    find_states,
-    joint_values,
-    of_rollout,
-    split,
-    without_batch,
-)
-from rewardspec.groups.policy import policy
+from rewardspec.groups.batch import without_batch
+from rewardspec.groups.joint import FEW, joint_values
+from rewardspec.groups.parts import columns_of, connected, independent_terms
+from rewardspec.groups.points import EVENLY, PolicyModel, column_points
+from rewardspec.groups.rates import policy
+from rewardspec.groups.states import States, find_states, of_rollout
 from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.node import Node, walk
 from rewardspec.ir.shares import find_shares
 from rewardspec.lower.lower import Program
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import MOST_EFFORT, Allowance
+from rewardspec.ops.operators import REDUCTIONS
 from rewardspec.ops.real import UNKNOWN, Pool, TooClose, approximate
-from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.prove.growth import TooMany, Vectors, add, vectors
 from rewardspec.spec import Spec
 
@@ -129,7 +120,7 @@ def count_groups(
     group_size: int,
     given: Mapping[str, Fraction] | None = None,
     seed: int = 0,
-    model: Model = EVENLY,
+    model: PolicyModel = EVENLY,
     progress: Progress | None = None,
 ) -> Simulation:
     """Distinct reward and advantage groups over every group that the declared domains allow.
@@ -152,7 +143,7 @@ def count_groups(
 
     try:
         whole: Vectors | None = None
-        nodes = split(program.graph, root)
+        nodes = independent_terms(program.graph, root)
         for node in nodes:
             found, all_cases = part_vectors(program, node, group_size, given, seed, model, allowance)
             exact = exact and all_cases
@@ -178,7 +169,7 @@ def part_vectors(
     size: int,
     given: Mapping[str, Fraction],
     seed: int = 0,
-    model: Model = EVENLY,
+    model: PolicyModel = EVENLY,
     allowance: Allowance | None = None,
 ) -> tuple[Vectors, bool]:
     """The vectors that a part of the advantage can have, up to order, and whether these are exactly all.
@@ -307,7 +298,14 @@ def _is_zero(value) -> bool | None:
 
 
 def _variance_shares(
-    program: Program, root: Node, nodes: list[Node], size: int, given, seed: int, model: Model, allowance: Allowance
+    program: Program,
+    root: Node,
+    nodes: list[Node],
+    size: int,
+    given,
+    seed: int,
+    model: PolicyModel,
+    allowance: Allowance,
 ) -> dict[str, float] | None:
     """Each component's share of the advantage's variance: its covariance with the part that it stands in.
 
@@ -330,7 +328,7 @@ def _variance_shares(
 
 
 def _moments(
-    program: Program, nodes: list[Node], size: int, given, seed: int, model: Model, allowance: Allowance
+    program: Program, nodes: list[Node], size: int, given, seed: int, model: PolicyModel, allowance: Allowance
 ) -> list[float]:
     """The covariance of each node with the first, over rollouts of all groups."""
     states = find_states(program, nodes, given, model, allowance=allowance)

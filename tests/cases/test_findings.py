@@ -16,7 +16,7 @@ from reference import formulas as ref
 from test_cases import CASE
 
 import rewardspec
-from rewardspec.groups.policy import read_rates
+from rewardspec.groups.rates import read_rates
 from rewardspec.lint.errors import OF_ALLOW
 from rewardspec.lint.finding import MOST_TRIED, OF_SPEC, Facts, Run, codes, find, findings, look, page
 from rewardspec.spec import check

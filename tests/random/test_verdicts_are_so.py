@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import rewardspec
+from rewardspec.groups.question import Question
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ops.real import UNKNOWN
-from rewardspec.prove import screen
+from rewardspec.prove import enclosures
 from rewardspec.prove.simulate import count_groups
 from rewardspec.prove.solve import solve_weight
-from rewardspec.prove.verify import ALL_END, EPS_ALONE, SOME_END, TOO_CLOSE, Question, verify
+from rewardspec.prove.verify import ALL_END, EPS_ALONE, SOME_END, TOO_CLOSE, verify
 
 
 def verdicts(text, sizes=(2, 3)):
@@ -214,10 +215,10 @@ def test_enclosures_hold_the_exact_values_and_these_are_what_runs():
         exact = [evaluator.values(g, {}) for g in groups]
         start = {}
         for at, node in enumerate(columns):
-            b = screen.box([row[at] for g in groups for row in g], same=True)
-            start[node] = screen.Box(*(x.reshape(12, 3) for x in (b.lo, b.hi, b.gone, b.there, b.same)))
+            b = enclosures.box([row[at] for g in groups for row in g], same=True)
+            start[node] = enclosures.Box(*(x.reshape(12, 3) for x in (b.lo, b.hi, b.gone, b.there, b.same)))
         given = {"group_size": Fraction(3), "batch_size": Fraction(3), "pi": None}
-        boxes = screen.evaluate([question.root], start, {}, lambda n, given=given: given[n], 3)[question.root]
+        boxes = enclosures.evaluate([question.root], start, {}, lambda n, given=given: given[n], 3)[question.root]
         lo, hi, gone, there = (np.broadcast_to(x, (12, 3)) for x in (boxes.lo, boxes.hi, boxes.gone, boxes.there))
         for i, g in enumerate(groups):
             for k, value in enumerate(exact[i]):

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rewardspec
-from rewardspec.groups.parts import column_points, without_batch
-from rewardspec.groups.policy import binary_names, policy, read_rates
+from rewardspec.groups.batch import without_batch
+from rewardspec.groups.points import column_points
+from rewardspec.groups.rates import binary_names, policy, read_rates
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.prove.growth import Vectors, add, vectors
 from rewardspec.prove.replay import BadLog, read_log, replay

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rewardspec.groups.parts import without_batch
+from rewardspec.groups.batch import without_batch
 from rewardspec.ir.graph import walk
 from rewardspec.spec import Spec, compile
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from rewardspec.groups.parts import Model, column_points, columns_of
+from rewardspec.groups.parts import columns_of
+from rewardspec.groups.points import PolicyModel, column_points
 from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.graph import Node
+from rewardspec.ir.node import Node
 from rewardspec.lower.lower import Program
 from rewardspec.ops.domain import Level
 from rewardspec.text.diagnostics import did_you_mean, shorten
@@ -30,7 +31,7 @@ def read_rates(text: str) -> dict[str, Fraction]:
     return rates
 
 
-def policy(program: Program, rates: Mapping[str, Fraction | float]) -> Model:
+def policy(program: Program, rates: Mapping[str, Fraction | float]) -> PolicyModel:
     """The probabilities of columns' values under which what is named succeeds that often.
 
     A name is a column, or a component that one column decides where its gate is open; succeeding is having

@@ -1,0 +1,151 @@
+"""The batch's normalisation: what the rest of a batch does to the advantage of one group.
+
+`zscore(x, over=batch)`, verl's division by the batch's standard deviation and the like are, for any one group of a
+batch, an increasing affine map: they change no order and no count. So what is asked of one group is asked of the
+advantage before that normalisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rewardspec.ir.graph import Graph
+from rewardspec.ir.node import Node, walk
+from rewardspec.ir.patterns import match_zscore
+from rewardspec.ops.domain import Level
+from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
+
+
+def without_batch(graph: Graph, advantage: Node) -> tuple[Node, bool]:
+    """The advantage less what is done to it over the batch, and whether nothing else looks at the batch.
+
+    What is left out is, for any one group of a batch, an increasing affine map: it changes no order and no count.
+    """
+    root = _strip(graph, advantage, scale_only=False)
+    return root, not any(over_batch(node) for node in walk([root]))
+
+
+def batch_step(graph: Graph, advantage: Node) -> str:
+    """What the step over the batch that `without_batch` leaves out may do: "none", "scale" or "shift" as well."""
+    node, kind = advantage, "none"
+    while True:
+        found = match_zscore(graph, node)
+        if found and found.over is Level.BATCH and not found.by and found.where is None and not found.x.domain.missing:
+            node, kind = found.x, kind if found.centered and kind == "shift" else "scale" if found.centered else "shift"
+            continue
+        match node.op, node.args:
+            case "if", (condition, then, otherwise) if otherwise.constant == 0 and (
+                _of_batch(condition) or condition.level is Level.GROUP
+            ):
+                node = then
+            case "/", (x, divisor) if _of_batch(divisor) and divisor.domain.lo >= 0:
+                node, kind = x, kind if kind == "shift" else "scale"
+            case "-", (x, shift) if _of_batch(shift):
+                node, kind = x, "shift"
+            case "*", (x, factor) if _is_pull(factor):
+                node, kind = x, kind if kind == "shift" else "scale"
+            case "*", (factor, x) if _is_pull(factor):
+                node, kind = x, kind if kind == "shift" else "scale"
+            case _:
+                return kind
+
+
+def over_batch(node: Node) -> bool:
+    """Whether a node looks at other groups."""
+    if node.op in REDUCTIONS:
+        return node.attributes[0] is Level.BATCH
+    return node.op == "copies" or (node.op == "given" and node.attributes[0] == "batch_size")
+
+
+def _of_batch(node: Node) -> bool:
+    """One value for the batch that depends on its data."""
+    return node.level is Level.BATCH and any(over_batch(n) for n in walk([node]))
+
+
+def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
+    """`node` without increasing affine steps that are the same for the whole batch.
+
+    scale_only: a shift must stay, because 0 stands beside this value.
+    """
+    found = match_zscore(graph, node)
+    whole = found and found.over is Level.BATCH and not found.by and found.where is None
+    if whole and not found.x.domain.missing and (found.centered or not scale_only):
+        return _strip(graph, found.x, scale_only)
+    match node.op, node.args:
+        case "if", (condition, then, otherwise) if otherwise.constant == 0 and _of_batch(condition):
+            return _strip(graph, then, scale_only)  # a batch without any spread is left out
+        case "if", (condition, then, otherwise) if otherwise.constant == 0 and condition.level is Level.GROUP:
+            return graph.if_(condition, _strip(graph, then, scale_only=True), otherwise)
+        case "/", (x, divisor) if _of_batch(divisor) and divisor.domain.lo >= 0:
+            return _strip(graph, x, scale_only)
+        case "-", (x, shift) if _of_batch(shift) and not scale_only:
+            return _strip(graph, x, scale_only)
+        case "*", (x, factor) if _is_pull(factor):
+            return _strip(graph, x, scale_only)
+        case "*", (factor, x) if _is_pull(factor):
+            return _strip(graph, x, scale_only)
+    return node
+
+
+def _is_pull(factor: Node) -> bool:
+    """A positive factor that the rest of the batch gives a group, such as one made of `copies`."""
+    return factor.level < Level.ROLLOUT and factor.domain.lo > 0 and any(over_batch(n) for n in walk([factor]))
+
+
+# What does not depend on it -------------------------------------------------------------------------
+
+
+def is_indifferent(graph: Graph, node: Node, root: Node, step: str) -> bool:
+    """Whether a condition is the same when `root` is scaled by a positive number (and shifted)."""
+    kinds: dict[Node, str | None] = {}
+    for n in walk([node]):
+        kinds[n] = _kind(n, root, step, kinds)
+    return kinds[node] == "free"
+
+
+def _kind(n: Node, root: Node, step: str, kinds: Mapping[Node, str | None]) -> str | None:
+    """How a node goes with the advantage: free of it, "scaled" with it, "moved" (scaled and shifted), or None."""
+    if n is root:
+        return "scaled" if step == "scale" else "moved"
+    inner = [kinds.get(a) for a in n.args]
+    if all(k == "free" for k in inner):
+        return "free"
+    if None in inner:
+        return None
+    apart = {k for k in inner if k != "free"}
+    kind = apart.pop() if len(apart) == 1 else None
+    free = [a for a, k in zip(n.args, inner, strict=True) if k == "free"]
+    if kind is None:
+        return None
+    if n.op in COMPARISONS:
+        zero = all(a.constant == 0 for a in free)
+        return "free" if zero and (not free or kind == "scaled") else None
+    if n.op in ("minimum", "maximum"):
+        return kind if all(a.constant == 0 for a in free) and (not free or kind == "scaled") else None
+    if n.op in REDUCTIONS and inner[0] == kind and all(k == "free" for k in inner[1:]):
+        if n.op in ("min", "max", "mean", "quantile"):
+            return kind
+        if n.op in ("std", "std_others"):
+            return "scaled"
+        if n.op == "rank":
+            return "free"
+        return "scaled" if n.op == "sum" and kind == "scaled" else None
+    if n.op == "present":
+        return "free"
+    if n.op in ("if", "coalesce", "spread", "required"):
+        choices = inner[1:] if n.op == "if" else inner
+        same = all(
+            k == kind or (a.constant == 0 and kind == "scaled") or a.op == "missing"
+            for a, k in zip(n.args[1:] if n.op == "if" else n.args, choices, strict=True)
+        )
+        return kind if same and (n.op != "if" or inner[0] == "free") else None
+    if n.op == "-" and inner == [kind, kind]:
+        return "scaled"
+    if kind == "scaled":
+        if n.op in ("+", "-", "sum_components") and not free:
+            return kind
+        if n.op in ("neg", "abs") or (n.op == "*" and len(free) == 1) or (n.op == "/" and inner[1] == "free"):
+            return kind
+        if n.op == "/" and inner == ["scaled", "scaled"]:
+            return "free"
+    return None

@@ -1,0 +1,124 @@
+"""What nodes of one rollout can be together, with probabilities."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from math import lcm, prod
+
+from rewardspec.groups.parts import independent_terms
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Graph
+from rewardspec.ir.node import Node, walk
+from rewardspec.ops.effort import Allowance, spend, spent, weight
+from rewardspec.ops.real import UNKNOWN, Pool
+
+MOST_STATES = 4096  # of one rollout, in one part
+MOST_TRIED = 65_536  # states of columns that are looked through for those of one part
+FEW = 32  # of anything that is looked at however dear it is
+MOST_BITS = 2048  # of a denominator that sums have in common
+
+
+def joint_values(
+    graph: Graph, nodes: tuple[Node, ...], points: dict, given, allowance: Allowance | None = None
+) -> tuple[dict[tuple, float], bool]:
+    """The joint values that nodes of one rollout can have, with their probabilities, and whether these are all.
+
+    It takes two thirds of what is left of the allowance at most: where that does not last, a few are drawn.
+    """
+    allowance = allowance or Allowance()
+    if len(nodes) == 1:
+        terms = independent_terms(graph, nodes[0])
+        if len(terms) > 1:  # a sum of what is independent: only its value matters, not how it came about
+            return _sums(graph, terms, points, given, allowance)
+    columns = [n for n in walk(nodes) if n.op == "column"]
+    choices = [list(points[c].items()) for c in columns]
+    complete = prod(map(len, choices)) <= MOST_TRIED
+    rows, _ = combinations(choices, MOST_TRIED if complete else MOST_STATES)
+    evaluators = [GroupEvaluator(node, columns, given) for node in nodes]
+    found, own = {}, allowance.part()
+    for tried, (row, mass) in enumerate(rows):
+        if own.is_spent and tried >= FEW:
+            found = {}
+            for row, mass in _drawn(choices, max(FEW, tried // 4)):
+                _add_value(found, evaluators, row, mass)
+            return found, False
+        complete = _add_value(found, evaluators, row, mass) and complete
+    return found, complete
+
+
+def _add_value(found: dict[tuple, float], evaluators: Sequence[GroupEvaluator], row: tuple, mass: float) -> bool:
+    """Add what a rollout's columns lead to; whether it could be told."""
+    key = tuple(e.pool.known(e.values([row], {})[0]) for e in evaluators)
+    if any(v is UNKNOWN for v in key):
+        return False
+    found[key] = found.get(key, 0.0) + mass
+    return True
+
+
+def _sums(
+    graph: Graph, terms: list[Node], points: dict, given, allowance: Allowance
+) -> tuple[dict[tuple, float], bool]:
+    """The values of a sum of terms that are independent of each other. Dear ones are followed in part."""
+    found = [joint_values(graph, (term,), points, given, allowance) for term in terms]
+    choices = [[(value, mass) for (value,), mass in values.items()] for values, _ in found]
+    complete, own = all(all_cases for _, all_cases in found), allowance.part()
+    scale = _common_denominator([value for values in choices for value, _ in values])
+    if scale:  # whole numbers are added much faster
+        choices = [[(int(value * scale), mass) for value, mass in values] for values in choices]
+    sums: dict = {0 if scale else Fraction(0): 1.0}
+    most, cost = MOST_TRIED, 0.4 if scale else 4.0  # cost: of one addition
+    for at, values in enumerate(choices):
+        fits = max(FEW, int(own.left / (len(choices) - at) / (cost * max(1, len(values)))))
+        if len(sums) > min(most, fits):
+            kept = random.Random(0).sample(list(sums), min(MOST_STATES, fits))
+            sums, complete, most = {value: sums[value] for value in kept}, False, MOST_STATES
+        grown, pool, before = {}, Pool(), spent()
+        for a, p in sums.items():
+            for b, q in values:
+                value = a + b if scale else pool.known(a + b)
+                grown[value] = grown.get(value, 0.0) + p * q
+                if not scale:
+                    spend(4 * weight(value))
+        if scale:
+            spend(int(cost * len(sums) * len(values)))
+        else:
+            cost = max(cost, (spent() - before) / max(1, len(sums) * len(values)))
+        sums = grown
+    if len(sums) > MOST_TRIED:
+        kept = random.Random(0).sample(list(sums), MOST_STATES)
+        sums, complete = {value: sums[value] for value in kept}, False
+    return {(Fraction(value, scale) if scale else value,): mass for value, mass in sums.items()}, complete
+
+
+def _common_denominator(values: Sequence) -> int:
+    """What makes all of them whole; 0 where they are no fractions, or it is large."""
+    scale = 1
+    for value in values:
+        if not isinstance(value, Fraction):
+            return 0
+        scale = lcm(scale, value.denominator)
+        if scale.bit_length() > MOST_BITS:
+            return 0
+    return scale
+
+
+def combinations(parts: Sequence[Sequence[tuple]], most: int) -> tuple[list[tuple[tuple, float]], bool]:
+    """Every combination of (value, probability) pairs, or `most` drawn by them; and whether these are all."""
+    count = 1
+    for pairs in parts:
+        count *= len(pairs)
+    if count <= most:
+        return [(tuple(v for v, _ in row), prod(p for _, p in row)) for row in product(*parts)], True
+    return _drawn(parts, most), False
+
+
+def _drawn(parts: Sequence[Sequence[tuple]], most: int) -> list[tuple[tuple, float]]:
+    """`most` combinations of (value, probability) pairs, drawn by the probabilities."""
+    draw = random.Random(0)
+    columns = [list(zip(*pairs, strict=True)) for pairs in parts]
+    rows = Counter(tuple(draw.choices(values, odds)[0] for values, odds in columns) for _ in range(most))
+    return [(row, n / most) for row, n in rows.items()]

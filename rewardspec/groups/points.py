@@ -1,0 +1,136 @@
+"""Values that stand for all that a column can be.
+
+A column of `[0, 1]` that is only compared with 0.5 falls into three pieces: below, at and above it. One value of each
+is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from math import inf
+
+from rewardspec.ir.node import Node, walk
+from rewardspec.lower.lower import Program
+from rewardspec.ops.domain import Domain, Level
+from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE
+
+MOST_CUTS = 64  # of an interval
+
+Point = Fraction | None  # a value of a column; None where it is missing
+PolicyModel = Mapping[str, Mapping[Point, float]]  # column to the probabilities of its values
+EVENLY: PolicyModel = {}  # each value as often as any other
+
+
+def column_points(
+    program: Program, roots: Sequence[Node], model: PolicyModel = EVENLY, gaps: bool = False
+) -> tuple[dict, dict, bool]:
+    """Values that stand for all of each column, with probabilities: those of rollouts, by node, of groups, by name.
+
+    The last says whether they stand for all. gaps: what a closed gate lets be missing is missing, too.
+    """
+    nodes = walk(roots)
+    users, complete = users_of(nodes), True
+    fine: dict[Node, dict] = {}
+    coarse: dict[str, dict] = {}
+    for node in (n for n in nodes if n.op == "column"):
+        column = program.columns[node.attributes[0]]
+        found, all_cases = points_of(column.domain, node, users, node in roots)
+        complete = complete and all_cases
+        if column.missing == "ignore":
+            found = [*found, None]
+        elif column.gated and is_read_besides(node, users):  # it may be missing where its gate is closed
+            found, complete = ([*found, None], complete) if gaps else (found, False)
+        odds = model.get(column.name) or {value: 1 / len(found) for value in found}
+        if node.level is Level.ROLLOUT:
+            fine[node] = {value: odds.get(value, 0.0) for value in found}
+        else:
+            coarse[column.name] = {value: odds.get(value, 0.0) for value in found}
+    return fine, coarse, complete
+
+
+def points_of(
+    domain: Domain, node: Node, users: Mapping[Node, Sequence[Node]], is_result: bool = False
+) -> tuple[list[Fraction], bool]:
+    """Values of a column that stand for all of them, and whether they do.
+
+    An interval that is only ever compared with constants falls into the pieces between them. Others are
+    cut where something changes: where they, or what is affine in them, meet a constant.
+    is_result: whether its values themselves are asked for.
+    """
+    if domain.values is not None:
+        return list(domain.values), True
+    own = users.get(node, [])
+    compared = all(
+        user.op in COMPARISONS and all(a is node or a.constant is not None for a in user.args) for user in own
+    )
+    complete = compared and not is_result
+    cuts = {c for c in _meetings(node, users) if domain.lo <= c <= domain.hi}
+    ends = [e for e in (domain.lo, domain.hi) if abs(e) != inf]
+    marks = sorted({*cuts, *ends})
+    if not marks:
+        marks = [Fraction(0)]
+    between = [(a + b) / 2 for a, b in pairwise(marks)]
+    if domain.lo == -inf:
+        between.append(marks[0] - 1)
+    if domain.hi == inf:
+        between.append(marks[-1] + 1)
+    points = sorted({*marks, *between})
+    return (_one_a_piece(points, own, node) if complete else points), complete
+
+
+def _meetings(column: Node, users: Mapping[Node, Sequence[Node]]) -> set[Fraction]:
+    """Where a column, or a value that follows it affinely, is compared with a constant or held by one."""
+    found: set[Fraction] = set()
+    queue, seen = [(column, Fraction(1), Fraction(0))], {column}
+    while queue and len(found) < MOST_CUTS:
+        node, slope, shift = queue.pop()  # node = slope * column + shift, in the piece that is looked at
+        for user in users.get(node, []):
+            constants = [a.constant for a in user.args if a is not node]
+            value = constants[0] if len(constants) == 1 else None
+            image = None
+            match user.op:
+                case "<" | "<=" | ">" | ">=" | "==" | "!=" | "minimum" | "maximum" if value is not None:
+                    found.add((value - shift) / slope)
+                    image = None if user.boolean else (slope, shift)
+                case "neg":
+                    image = (-slope, -shift)
+                case "+" if value is not None:
+                    image = (slope, shift + value)
+                case "-" if value is not None:
+                    image = (slope, shift - value) if user.args[0] is node else (-slope, value - shift)
+                case "*" if value:
+                    image = (slope * value, shift * value)
+                case "/" if value and user.args[0] is node:
+                    image = (slope / value, shift / value)
+                case "if" if node in user.args[1:]:
+                    image = (slope, shift)
+                case "required" | "spread" | "coalesce":
+                    image = (slope, shift)
+            if image is not None and user not in seen:
+                seen.add(user)
+                queue.append((user, *image))
+    return found
+
+
+def _one_a_piece(points: list[Fraction], comparisons: Sequence[Node], node: Node) -> list[Fraction]:
+    """The points, less those that no comparison tells from one before."""
+    seen: dict[tuple, Fraction] = {}
+    for point in points:
+        key = tuple(ELEMENTWISE[c.op].exact(*(point if a is node else a.constant for a in c.args)) for c in comparisons)
+        seen.setdefault(key, point)
+    return list(seen.values())
+
+
+def is_read_besides(column: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a column is read elsewhere than where its component's gate asks for it."""
+    return any(user.op != "required" for user in users.get(column, []))
+
+
+def users_of(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
+    users: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for arg in node.args:
+            users.setdefault(arg, []).append(node)
+    return users

@@ -1,0 +1,61 @@
+"""What one group does to a guarantee, in exact arithmetic."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from rewardspec.groups.moments import Moment
+from rewardspec.groups.question import MOST_GROUPS, Group, Question
+from rewardspec.ir.exact import GroupEvaluator, Value
+from rewardspec.ir.node import Node
+from rewardspec.ops.real import UNKNOWN
+
+KEPT, BROKEN, UNSURE, ENDS = "kept", "broken", "unsure", "ends"
+
+
+class Decider:
+    """Decides guarantees of a question on one group after another, keeping what groups have in common."""
+
+    def __init__(self, question: Question):
+        self.question = question
+        self.evaluators: dict[tuple[object, ...], GroupEvaluator] = {}  # by node and moment
+
+    def values(self, node: Node, group: Group) -> list[Value]:
+        """A node's exact values in a group, one a rollout."""
+        return self._evaluator(node, group.moment).values(group.rollouts, group.columns)
+
+    def decide(self, guarantee: Node, group: Group) -> str:
+        """KEPT or BROKEN; UNSURE where it is too close to call; ENDS where the run ends with an error."""
+        found = self.values(guarantee, group)
+        if not any(v is UNKNOWN or v == 0 for v in found):
+            return KEPT
+        ends = [] if self.question.ends is None else self.values(self.question.ends, group)
+        if any(v is not UNKNOWN and v == 1 for v in ends):
+            return ENDS
+        if any(v is UNKNOWN for v in ends) or not any(v is not UNKNOWN and v == 0 for v in found):
+            return UNSURE
+        return BROKEN
+
+    def is_broken_by_eps(self, name: str, group: Group) -> bool:
+        """Whether a guarantee that a group breaks is kept by it with eps 0."""
+        without = self._without_eps
+        if without is None:
+            return False
+        names, fewer = ([n.attributes[0] for n in q.fine] for q in (self.question, without.question))
+        if any(n not in names for n in fewer):
+            return False
+        at = [names.index(n) for n in fewer]
+        rollouts = tuple(tuple(rollout[i] for i in at) for rollout in group.rollouts)
+        guarantee = without.question.program.guarantees[name]
+        return without.decide(guarantee, group._replace(rollouts=rollouts)) == KEPT
+
+    @cached_property
+    def _without_eps(self) -> Decider | None:
+        spec = self.question.spec
+        return Decider(Question.of(spec)) if spec.declarations.eps else None
+
+    def _evaluator(self, node: Node, moment: Moment) -> GroupEvaluator:
+        key = (node, *moment.items())
+        if key not in self.evaluators or len(self.evaluators[key].known) > MOST_GROUPS:
+            self.evaluators[key] = GroupEvaluator(node, list(self.question.fine), moment)
+        return self.evaluators[key]

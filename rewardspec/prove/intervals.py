@@ -1,0 +1,114 @@
+"""Interval arithmetic on arrays of floats, every end rounded outward.
+
+An interval is a pair of arrays, its ends. What comes back holds the result for every two numbers of the operands.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+LIBRARY_ULPS = 8  # what numpy's exp, log and tanh may be off by, and more
+
+
+def _down(x, exact=False):
+    return np.where(exact, x, np.nextafter(x, -np.inf))
+
+
+def _up(x, exact=False):
+    return np.where(exact, x, np.nextafter(x, np.inf))
+
+
+def _short(x):
+    """Whether the product of two such floats is one."""
+    return (x.astype(np.float32) == x) & (np.abs(x) < 1e15) & ((np.abs(x) > 1e-15) | (x == 0))
+
+
+def _fixed(lo, hi):
+    """What is no number, as the infinity minus itself, can be anything."""
+    return np.where(np.isnan(lo), -np.inf, lo), np.where(np.isnan(hi), np.inf, hi)
+
+
+def plus(a, b):
+    (alo, ahi), (blo, bhi) = a, b
+
+    def end(x, y, away):
+        s = x + y
+        part = s - x
+        error = (x - (s - part)) + (y - part)
+        return np.where(error == 0, s, np.nextafter(s, away))
+
+    return _fixed(end(alo, blo, -np.inf), end(ahi, bhi, np.inf))
+
+
+def minus(a, b):
+    return plus(a, (-b[1], -b[0]))
+
+
+def _times(a, b):
+    (alo, ahi), (blo, bhi) = a, b
+    short = _short(alo) & _short(ahi) & _short(blo) & _short(bhi)
+    corners = [x * y for x in (alo, ahi) for y in (blo, bhi)]
+    corners = [np.where(np.isnan(c), 0.0, c) for c in corners]  # 0 times what has no end
+    lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
+    return _down(lo, short | ((lo == 0) & _zero(a, b))), _up(hi, short | ((hi == 0) & _zero(a, b)))
+
+
+def _zero(a, b):
+    return ((a[0] == 0) & (a[1] == 0)) | ((b[0] == 0) & (b[1] == 0))
+
+
+def over(a, b):
+    (alo, ahi), (blo, bhi) = a, b
+    corners = [x / y for x in (alo, ahi) for y in (blo, bhi)]
+    lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
+    point = (alo == ahi) & (blo == bhi) & _short(lo) & _short(blo) & (lo * blo == alo)
+    bad = ((blo <= 0) & (bhi >= 0)) | np.isnan(lo) | np.isnan(hi)
+    return np.where(bad, -np.inf, _down(lo, point)), np.where(bad, np.inf, _up(hi, point))
+
+
+def root(a):
+    lo, hi = np.sqrt(np.maximum(a[0], 0)), np.sqrt(np.maximum(a[1], 0))
+    low = _down(lo, _short(lo) & (lo * lo == a[0]) | (lo == 0))
+    return np.maximum(low, 0), _up(hi, _short(hi) & (hi * hi == a[1]))
+
+
+def square(a):
+    lo, hi = _times(a, a)
+    crosses = (a[0] <= 0) & (a[1] >= 0)
+    return np.where(crosses, 0.0, np.maximum(lo, 0)), hi
+
+
+def _library(function, lowest=-np.inf, highest=np.inf):
+    def rule(a):
+        ends = [function(a[0]), function(a[1])]
+        reach = [LIBRARY_ULPS * np.spacing(np.abs(e)) for e in ends]
+        lo, hi = np.maximum(ends[0] - reach[0], lowest), np.minimum(ends[1] + reach[1], highest)
+        return _fixed(lo, hi)
+
+    return rule
+
+
+MONOTONE = {
+    "exp": _library(np.exp, 0.0),
+    "tanh": _library(np.tanh, -1.0, 1.0),
+    "sigmoid": _library(lambda x: 1 / (1 + np.exp(-x)), 0.0, 1.0),
+    "log": _library(np.log),
+    "sqrt": root,
+    "floor": lambda a: (np.floor(a[0]), np.floor(a[1])),
+    "round": lambda a: (np.rint(a[0]), np.rint(a[1])),
+    "sign": lambda a: (np.sign(a[0]), np.sign(a[1])),
+    "neg": lambda a: (-a[1], -a[0]),
+    "abs": lambda a: (
+        np.where((a[0] <= 0) & (a[1] >= 0), 0.0, np.minimum(np.abs(a[0]), np.abs(a[1]))),
+        np.maximum(np.abs(a[0]), np.abs(a[1])),
+    ),
+    "cos": lambda a: (np.full_like(a[0], -1.0), np.full_like(a[0], 1.0)),
+}
+ARITHMETIC = {
+    "+": plus,
+    "-": minus,
+    "*": _times,
+    "/": over,
+    "minimum": lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
+    "maximum": lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),
+}
