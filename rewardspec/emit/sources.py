@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 
 from rewardspec.emit.shapes import Shapes, Weighted
-from rewardspec.ir.graph import Graph, Node
+from rewardspec.emit.uses import Cancelling
+from rewardspec.ir.node import Node
 from rewardspec.ir.patterns import ZScore
 from rewardspec.lower.names import PI
 from rewardspec.ops.domain import Level
-from rewardspec.ops.elementwise import ELEMENTWISE
-from rewardspec.ops.operators import REDUCTIONS, SPREADS
+from rewardspec.ops.operator import CALL, Elementwise, Reduction, Structural
+from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
 
 ATOM = 10  # precedence of a name or a call
 
 
-class Sources(Shapes):
-    """One expression a node; `source` (in `Emitter`) gives the names of lines that stand for others."""
+class Sources:
+    """One expression a node. source: gives the text of an operand, or the name of the line that computes it.
 
-    def __init__(self, graph: Graph):
-        super().__init__(graph)
+    `source(node, as_condition, least)` is in parentheses where it is looser than `least`.
+    """
+
+    def __init__(self, shapes: Shapes, settling: Mapping[Node, Cancelling], source: Callable[[Node, bool, int], str]):
+        self.shapes, self.settling, self.source = shapes, settling, source
         self.python: dict[Node, bool] = {}
         self.covering: dict[tuple[Node, Level], bool] = {}
+
+    def number(self, node: Node, least: int = 0) -> str:
+        return self.source(node, False, least)
 
     def compute(self, node: Node) -> tuple[str, int]:
         """The source of a value, and its precedence."""
@@ -34,24 +42,26 @@ class Sources(Shapes):
         return f"settled(batch, {text}, {', '.join(terms)})", ATOM
 
     def computed(self, node: Node) -> tuple[str, int]:
-        fused = self.fused(node)
+        fused = self.shapes.fused(node)
         if fused:
             return self.weighted_zscores(fused), ATOM
-        found = self.zscore(node)
+        found = self.shapes.zscore(node)
         if found:
             return self.zscore_call(found), ATOM
-        op = node.op
-        if self.plain_center(node):
+        if self.shapes.plain_center(node):
             x = node.args[0]
             arguments = ["group_center", self.whole(x, Level.ROLLOUT), *self.summands_argument(x)]
             return f"{self.layout(x, node.args[1].attributes[0], None)}.map({', '.join(arguments)})", ATOM
-        if op in ELEMENTWISE:
-            return self.elementwise(node)
-        if op in REDUCTIONS:
-            return self.reduction(node), ATOM
-        match op:
+        op = node.operator
+        if isinstance(op, Elementwise):
+            return self.elementwise(node, op)
+        if isinstance(op, Reduction):
+            return self.reduction(node, op), ATOM
+        if isinstance(op, Structural):
+            return self.structural(node, op)
+        match node.op:
             case "const":
-                value = float(node.constant)
+                value = float(node.attributes[0])
                 return repr(value), ATOM if value >= 0 else 7
             case "missing":
                 return 'float("nan")', ATOM
@@ -59,33 +69,37 @@ class Sources(Shapes):
                 return f'batch["{node.attributes[0]}"]', ATOM
             case "given":
                 return self.given(node), ATOM
+        raise AssertionError(f"no source for {node!r}")
+
+    def structural(self, node: Node, op: Structural) -> tuple[str, int]:
+        args = node.args
+        match node.op:
             case "spread":
-                inner = self.source(node.args[0], node.boolean, 0)
-                if node.args[0].level is Level.GROUP:
+                inner = self.source(args[0], node.boolean, 0)
+                if args[0].level is Level.GROUP:
                     return f"batch.spread({inner})", ATOM
                 return (f"batch.full({inner})" if node.level is Level.ROLLOUT else f"batch.full_groups({inner})"), ATOM
+            case "sum_components":
+                if not any(a.domain.missing for a in args):
+                    return " + ".join(self.level(a, node, least=5) for a in args), 5
+                return f"add_present([{', '.join(self.level(a, node, tensor=True) for a in args)}])", ATOM
             case "required":
-                text = self.number(node.args[0])
+                text = op.torch.format(self.number(args[0]))
                 return text, ATOM if text.isidentifier() else 0
             case "present":
-                return f"~torch.isnan({self.number(node.args[0])})", 7
+                texts = [self.number(args[0])]
             case "coalesce":
-                x, otherwise = (self.level(a, node, tensor=True) for a in node.args)
-                return f"torch.where(torch.isnan({x}), {otherwise}, {x})", ATOM
+                texts = [self.level(a, node, tensor=True) for a in args]
             case "if":
-                return self.choice(node), ATOM
+                condition, then, otherwise = args
+                both = self.is_python(then) and self.is_python(otherwise)
+                texts = [self.level(condition, node, as_condition=True)]
+                texts += [self.tensor(then) if both else self.level(then, node), self.level(otherwise, node)]
             case "copies":
-                keep, score = node.args
-                kept = self.whole(keep, Level.GROUP, as_condition=True)
-                return f"draw_copies(batch, {kept}, {self.whole(score, Level.GROUP)})", ATOM
-            case "sum_components":
-                if any(a.domain.missing for a in node.args):
-                    return (
-                        f"add_present([{', '.join(self.level(self_, node, tensor=True) for self_ in node.args)}])",
-                        ATOM,
-                    )
-                return " + ".join(self.level(a, node, least=5) for a in node.args), 5
-        raise AssertionError(f"no source for {node!r}")
+                texts = [self.whole(a, Level.GROUP, as_condition=i in op.conditions) for i, a in enumerate(args)]
+            case _:
+                raise AssertionError(f"no source for {node!r}")
+        return op.torch.format(*texts), op.precedence if op.precedence < CALL else ATOM
 
     def level(self, node: Node, user: Node, least: int = 0, tensor: bool = False, as_condition: bool = False) -> str:
         """A node's source at the level of its user: a group's value is spread over its rollouts."""
@@ -102,8 +116,7 @@ class Sources(Shapes):
         if node.op in ("const", "missing") or (node.op == "given" and node.attributes[0] in ("eps", "pi")):
             return True
         if node not in self.python:
-            arithmetic = node.op in ("+", "-", "*", "/", "neg", "sum_components")
-            self.python[node] = arithmetic and all(self.is_python(a) for a in node.args)
+            self.python[node] = node.operator.arithmetic and all(self.is_python(a) for a in node.args)
         return self.python[node]
 
     def given(self, node: Node) -> str:
@@ -119,55 +132,42 @@ class Sources(Shapes):
                 return "batch.value(float(batch.n))"
         return f'batch.given("{name}", {"None" if name == "progress" else name})'
 
-    def elementwise(self, node: Node) -> tuple[str, int]:
-        op = ELEMENTWISE[node.op]
+    def elementwise(self, node: Node, op: Elementwise) -> tuple[str, int]:
         if op.hides_missing and node.domain.missing:
             text = op.torch.format(*(self.level(a, node, least=op.precedence + 1, tensor=True) for a in node.args))
             gone = " | ".join(f"torch.isnan({self.level(a, node)})" for a in node.args if a.domain.missing)
             return f'torch.where({gone}, float("nan"), {text})', ATOM
         if node.op == "not" and node.args[0].op == "present":
             return f"torch.isnan({self.number(node.args[0].args[0])})", ATOM
-        logical = node.op in ("and", "or", "not")
-        if node.op in ("minimum", "maximum"):
-            limit = next((a for a in node.args if self.is_python(a)), None)
-            other = next((a for a in node.args if a is not limit), None)
-            if limit is not None and other is not None and not self.is_python(other):
-                side = "max" if node.op == "minimum" else "min"
-                return f"{self.level(other, node, least=9)}.clamp({side}={self.number(limit)})", ATOM
-        if op.precedence == 9:  # a function of tensors
-            return op.torch.format(*(self.level(a, node, least=9, tensor=True) for a in node.args)), ATOM
-        tighter = op.precedence + 1
+        if op.limit:
+            number = next((a for a in node.args if self.is_python(a)), None)
+            other = next((a for a in node.args if a is not number), None)
+            if number is not None and other is not None and not self.is_python(other):
+                return op.limit.format(self.level(other, node, least=CALL), self.number(number)), ATOM
+        if op.precedence == CALL:  # a function of tensors
+            return op.torch.format(*(self.level(a, node, least=CALL, tensor=True) for a in node.args)), ATOM
         texts = []
         for i, arg in enumerate(node.args):
-            least = op.precedence if i == 0 and op.precedence in (2, 4, 5, 6) else tighter
-            if node.op == "neg":
-                least = 7
-            text = self.level(arg, node, least=least, as_condition=logical)
+            least = op.precedence if i == 0 and op.repeats else op.precedence + 1
+            text = self.level(arg, node, least=least, as_condition=i in op.conditions)
             texts.append(self.as_measured(node, i, text))
-        if (op.boolean or node.op == "**") and all(self.is_python(a) for a in node.args):
+        if not op.arithmetic and all(self.is_python(a) for a in node.args):
             texts[0] = self.tensor(node.args[0])
         return op.torch.format(*texts), op.precedence
 
     def as_measured(self, node: Node, i: int, text: str) -> str:
         """A constant that is compared with what a column holds, rounded as the column is."""
-        if len(node.args) != 2 or not ELEMENTWISE[node.op].boolean or node.args[i].constant is None:
+        value = node.args[i].constant
+        if value is None or node.op not in COMPARISONS:
             return text
         column = _picked_from(node.args[1 - i])
         if column is None or column.domain.values is not None:
             return text  # computed, or values that are taken as declared
-        value, bits = node.args[i].constant, abs(node.args[i].constant.numerator).bit_length()
+        bits = abs(value.numerator).bit_length()
         odd = abs(value.numerator) >> (((value.numerator & -value.numerator).bit_length() - 1) if value else 0)
         if value.denominator & (value.denominator - 1) == 0 and odd.bit_length() <= 8 and bits < 16:
             return text  # every float type holds it
         return f'batch.rounded({text}, "{column.attributes[0]}")'
-
-    def choice(self, node: Node) -> str:
-        condition, then, otherwise = node.args
-        parts = [self.level(condition, node, as_condition=True)]
-        both = self.is_python(then) and self.is_python(otherwise)
-        parts.append(self.tensor(then) if both else self.level(then, node))
-        parts.append(self.level(otherwise, node))
-        return f"torch.where({', '.join(parts)})"
 
     # Reductions ----------------------------------------------------------------------------------
 
@@ -193,7 +193,12 @@ class Sources(Shapes):
         """Whether the tensor of a node surely has an element for every row (no broadcast left to do)."""
         if node.level < level:
             return False
-        if node.op in ("column", "spread", "copies") or node.op in REDUCTIONS or self.zscore(node) or self.fused(node):
+        if (
+            node.op in ("column", "spread", "copies")
+            or node.op in REDUCTIONS
+            or self.shapes.zscore(node)
+            or self.shapes.fused(node)
+        ):
             return node.op != "spread" or node.args[0].level < Level.GROUP
         if (node, level) not in self.covering:
             found = any(a.level is node.level and self.covers(a, level) for a in node.args)
@@ -210,24 +215,21 @@ class Sources(Shapes):
             return None
         return parts[0] if len(parts) == 1 else " & ".join(f"({p})" if " " in p else p for p in parts)
 
-    def reduction(self, node: Node) -> str:
+    def reduction(self, node: Node, op: Reduction) -> str:
         x, where, *by = node.args
         over, parameter = node.attributes
         layout = self.layout(x, over, by[0] if by else None)
-        kernel = f"group_{node.op}"
-        arguments = [kernel, self.whole(x, x.level, as_condition=node.op in ("any", "all"))]
+        arguments = [op.kernel, self.whole(x, x.level, as_condition=0 in op.conditions)]
         mask = self.mask(x, where)
         if mask:
             arguments.append(mask)
-        if node.op in SPREADS:
+        if op.parameter == "ddof":
             arguments.append(f"ddof={int(parameter)}")
             arguments += self.summands_argument(x)
-        if node.op == "quantile":
-            arguments.append(f"q={float(parameter)!r}")
-        call = f"{layout}.{'map' if REDUCTIONS[node.op].keeps_level else 'reduce'}({', '.join(arguments)})"
-        if by and not REDUCTIONS[node.op].keeps_level:
-            return f"{layout}.back({call})"
-        return call
+        elif op.parameter:
+            arguments.append(f"{op.parameter}={float(parameter)!r}")
+        call = f"{layout}.{'map' if op.keeps_level else 'reduce'}({', '.join(arguments)})"
+        return f"{layout}.back({call})" if by and not op.keeps_level else call
 
     def zscore_call(self, found: ZScore) -> str:
         x, mask = self.whole(found.x, found.x.level), self.mask(found.x, found.where)
@@ -257,14 +259,14 @@ class Sources(Shapes):
 
     def summands_argument(self, x: Node) -> list[str]:
         """What tells a kernel how large the values were that `x` was summed from."""
-        fused = self.fused(x)
+        fused = self.shapes.fused(x)
         if fused:
             bound = [abs(w.constant) if w is not None and w.constant is not None else w for _, w in fused.terms]
             bound = [Fraction(1) if w is None else w for w in bound]
             known = all(isinstance(w, Fraction) for w in bound)
             arguments = [f"summands=lambda: largest_zscores({self.weighted_arguments(fused)})"]
             return arguments + ([f"bound={float(max(bound))!r}"] if known else [])
-        terms = self.summands(x)
+        terms = self.shapes.summands(x)
         return [] if terms is None else [f"summands=lambda: largest({', '.join(self.level(t, x) for t in terms)})"]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from rewardspec.ops.domain import Domain
 
-ATOM = 9  # precedence of a call or a name; Python's own for everything looser
+CALL = 9  # precedence of a call; Python's own for everything looser
 
 N = TypeVar("N")
 
@@ -138,7 +138,7 @@ class Elementwise(Pointwise):
     domain: Callable[..., Domain]
     torch: str
     limit: str = ""
-    precedence: int = ATOM
+    precedence: int = CALL
     repeats: bool = False
     hides_missing: bool = False
     opposite: str = ""
@@ -157,7 +157,7 @@ class Structural(Pointwise):
 
     exact: Callable[[Sequence[Any]], Any] | None = None
     torch: str = ""
-    precedence: int = ATOM
+    precedence: int = CALL
 
 
 @dataclass(frozen=True, kw_only=True)
