@@ -13,17 +13,20 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo lint test fuzz test-openrlhf test-processors bench clean
+.PHONY: demo check lint test fuzz test-openrlhf test-processors bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
 
-test: lint  ## all tests
+check: lint  ## a verdict in about a minute, no trainers needed: lint, and the tests that take a moment
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(addprefix tests/,cases commands papers rewards unit)
+
+test: $(VENV)/.test lint  ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 	$(BIN)/python tests/processors.py tests/unit/test_rounding.py
 	$(MAKE) test-openrlhf
 
-lint: $(VENV)/.test  ## what a linter finds, the layout of the code, and types
+lint: $(VENV)/.check  ## what a linter finds, the layout of the code, and types
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
@@ -47,7 +50,11 @@ $(VENV)/.core: pyproject.toml
 	$(PIP) --editable '.[logs]'
 	touch $@
 
-$(VENV)/.test: $(VENV)/.core
+$(VENV)/.check: $(VENV)/.core
+	$(PIP) --editable '.[test]'
+	touch $@
+
+$(VENV)/.test: $(VENV)/.check
 	$(PIP) --editable '.[test,trainers]'
 	touch $@
 

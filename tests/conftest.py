@@ -1,5 +1,7 @@
 """What holds for every test."""
 
+pytest_plugins = ["habits"]
+
 try:
     from hypothesis import settings
 except ModuleNotFoundError:  # in OpenRLHF's environment, whose tests do without

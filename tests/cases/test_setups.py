@@ -27,6 +27,7 @@ def test_every_setup_has_its_expectations():
     assert len(EXPECTED) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_what_is_found_is_what_there_is_to_find(name):
     path, want = FOLDER / f"{name}.yaml", EXPECTED[name]
@@ -73,6 +74,7 @@ def left_by_what_is_proposed(text, found):
                 yield one.render(), value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.md")), ids=lambda p: p.stem)
 def test_a_keep_or_scheme_that_a_help_proposes_removes_its_finding(path):
     for match in CASE.finditer(path.read_text(encoding="utf-8")):

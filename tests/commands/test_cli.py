@@ -35,16 +35,19 @@ def broken(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_check_of_right_specs_is_clean():
     done = run("check", *sorted(SPECS.glob("*.yaml")))
     assert done.returncode == 0
     assert "0 errors" in done.stdout
 
 
+@pytest.mark.slow
 def test_check_takes_folders():
     assert run("check", SPECS).returncode == 0
 
 
+@pytest.mark.slow
 def test_check_reports_every_error_at_its_place(broken):
     done = run("check", broken)
     assert done.returncode == 1
@@ -54,6 +57,7 @@ def test_check_reports_every_error_at_its_place(broken):
     assert "did you mean `gdpo`?" in done.stdout
 
 
+@pytest.mark.slow
 def test_check_as_json(broken):
     done = run("check", broken, "--format", "json")
     assert done.returncode == 1
@@ -73,10 +77,12 @@ def test_check_as_json(broken):
     }
 
 
+@pytest.mark.slow
 def test_check_of_clean_specs_as_json_is_an_empty_list():
     assert json.loads(run("check", SPECS / "math_conditioned.yaml", "--format", "json").stdout) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -97,6 +103,7 @@ def test_misuse_is_exit_status_2_without_a_traceback(arguments):
     assert done.stderr or done.stdout
 
 
+@pytest.mark.slow
 def test_broken_spec_ends_every_command_with_1(broken):
     for command in ("compile", "explain", "simulate"):
         done = run(command, broken)
@@ -105,12 +112,14 @@ def test_broken_spec_ends_every_command_with_1(broken):
         assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_compile_prints_a_module():
     done = run("compile", SPECS / "math.yaml")
     names = {node.name for node in ast.parse(done.stdout).body if isinstance(node, ast.FunctionDef)}
     assert "advantages" in names
 
 
+@pytest.mark.slow
 def test_compile_writes_what_it_prints(tmp_path):
     target = tmp_path / "advantage.py"
     done = run("compile", SPECS / "math.yaml", "-o", target)
@@ -118,6 +127,7 @@ def test_compile_writes_what_it_prints(tmp_path):
     assert target.read_text() == run("compile", SPECS / "math.yaml").stdout
 
 
+@pytest.mark.slow
 def test_set_changes_a_constant():
     assert "100.0" in run("compile", SPECS / "math.yaml", "--set", "limit=100").stdout
     done = run("check", SPECS / "math.yaml", "--set", "limt=100")
@@ -125,6 +135,7 @@ def test_set_changes_a_constant():
     assert "did you mean `limit`?" in done.stdout
 
 
+@pytest.mark.slow
 def test_explain_shows_expressions_levels_and_domains():
     done = run("explain", SPECS / "math_conditioned.yaml")
     assert done.returncode == 0
@@ -138,6 +149,7 @@ def test_explain_shows_expressions_levels_and_domains():
         assert text in done.stdout
 
 
+@pytest.mark.slow
 def test_simulate_as_json():
     done = run("simulate", SPECS / "math.yaml", "-g", "2,4..5", "--format", "json")
     rows = json.loads(done.stdout)["rows"]
@@ -149,6 +161,7 @@ def test_simulate_as_json():
     ]
 
 
+@pytest.mark.slow
 def test_simulate_under_other_schemes():
     done = run("simulate", SPECS / "math.yaml", "-g", "8", "--advantage", "grpo", "--advantage", "gdpo")
     assert done.returncode == 0
@@ -156,11 +169,13 @@ def test_simulate_under_other_schemes():
     assert "81" in done.stdout
 
 
+@pytest.mark.slow
 def test_simulate_says_what_is_not_exact():
     done = run("simulate", SPECS / "tool_calling.yaml", "-g", "2")
     assert ">=" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "explain"])
 def test_check_and_explain_never_import_torch(command):
     code = (
@@ -174,6 +189,7 @@ def test_check_and_explain_never_import_torch(command):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_demo_prints_the_table():
     demo = Path(__file__).parents[2] / "examples" / "demo.py"
     done = subprocess.run([sys.executable, demo], capture_output=True, text=True)

@@ -108,6 +108,7 @@ def test_published_specs_are_laid_out(path):
     assert layout(text) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).as_posix())
 def test_layout_is_idempotent_and_keeps_meaning_and_comments(path):
     draw = random.Random(path.name)
@@ -169,6 +170,7 @@ def written(inner):
 texts = st.recursive(st.sampled_from(["a", "b", "0", "1", "2.50", ".5", "1e-4", ".inf"]), written, max_leaves=8)
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, database=None, max_examples=500)
 @given(texts)
 @example("(-(-1)) ** a")
@@ -220,6 +222,7 @@ def written_specs():
                 yield pytest.param(match["spec"], id=f"{path.stem}: {match['name']}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(written_specs()))
 def test_schema_takes_what_the_checker_takes(text):
     assert accepted(text)
@@ -313,6 +316,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", KEYS)
 def test_schema_is_never_stricter_than_the_checker_about_keys(first):
     keys = list(KEYS)
@@ -336,6 +340,7 @@ def places(node, path=()):
         yield from places(node[key], (*path, key))
 
 
+@pytest.mark.slow
 def test_schema_is_never_stricter_than_the_checker_about_values():
     whole = typed(
         """
@@ -441,6 +446,7 @@ advantage: grpo + center(t) + judged
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "where"),
     [
@@ -521,6 +527,7 @@ def write_log(path):
     return path
 
 
+@pytest.mark.slow
 def test_difference_of_large_specs_is_of_few_groups_and_says_so():
     """Ten values of each of twelve columns of the batch, and 64 components that sum up under square roots."""
     signals = "".join(f"  s{i}: {{values: [{', '.join(map(str, range(10)))}], level: batch}}\n" for i in range(12))
@@ -585,6 +592,7 @@ def test_log_that_a_spec_cannot_be_computed_on_is_said_so(tmp_path):
         difference_on_log(rewardspec.loads(BEFORE), narrow, path)
 
 
+@pytest.mark.slow
 def test_diff_command_on_a_log(tmp_path):
     log = write_log(tmp_path / "log.jsonl")
     before, after = tmp_path / "before.yaml", tmp_path / "after.yaml"
@@ -611,6 +619,7 @@ def run(*arguments, cwd=None):
     )
 
 
+@pytest.mark.slow
 def test_fmt_command(tmp_path):
     path = tmp_path / "messy.yaml"
     path.write_text(MESSY)
@@ -624,6 +633,7 @@ def test_fmt_command(tmp_path):
     assert path.read_text() == "a: b: c\n"
 
 
+@pytest.mark.slow
 def test_new_diff_and_schema_commands(tmp_path):
     assert run("new", "mine", "--like", "papo", cwd=tmp_path).returncode == 0
     assert run("check", "mine.yaml", cwd=tmp_path).returncode == 0

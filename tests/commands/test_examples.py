@@ -12,6 +12,8 @@ import pyarrow.parquet
 import pytest
 import torch
 
+pytest.importorskip("trl", reason="the example trains with TRL")
+
 import rewardspec
 from rewardspec.prove.replay import Log, read_log, replay
 
@@ -141,6 +143,7 @@ def test_comparison_counts_pairs_in_another_order_and_signs_that_flip():
     assert log_comparison.most_disputed(a, b, log) == [3, 4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what trainers say is not about us
 def test_training_logs_the_rollouts_it_was_trained_on(tmp_path):
     import train
@@ -186,6 +189,7 @@ def test_table_is_of_the_last_steps_and_paired_by_seed():
     assert lines["rollouts without signal"].startswith("| rollouts without signal | 1.000 ± 0.000 | 0.000 ± 0.000 |")
 
 
+@pytest.mark.slow
 def test_demo_runs_within_100_columns():
     run = subprocess.run(
         [sys.executable, EXAMPLES / "demo.py"], capture_output=True, text=True, encoding="utf-8", timeout=60

@@ -6,6 +6,7 @@ import sys
 import venv
 from pathlib import Path
 
+import pytest
 import torch
 
 import rewardspec
@@ -43,6 +44,7 @@ def bare_python(folder):
     return folder / "bin" / "python", {**os.environ, "PYTHONPATH": str(packages)}
 
 
+@pytest.mark.slow
 def test_written_module_runs_where_rewardspec_is_not_installed(tmp_path):
     python, environment = bare_python(tmp_path / "env")
     spec = rewardspec.load(ROOT / "specs/gdpo/math.yaml")
@@ -55,6 +57,7 @@ def test_written_module_runs_where_rewardspec_is_not_installed(tmp_path):
     assert "column `correct` is 2 at rollout 2 of group 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_wheel_works_without_the_checkout(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)

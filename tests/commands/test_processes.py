@@ -11,11 +11,9 @@ import threading
 from pathlib import Path
 
 import cloudpickle
-import datasets
 import dill
 import pytest
 import torch
-from datasets.fingerprint import Hasher
 
 import rewardspec
 from rewardspec.scoring.permission import NotAllowed
@@ -61,6 +59,7 @@ def results():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", [pickle, dill, cloudpickle, copy], ids=lambda library: library.__name__)
 def test_function_spec_result_and_errors_survive(library):
     again = copy.deepcopy if library is copy else lambda x: library.loads(library.dumps(x))
@@ -144,6 +143,7 @@ def work(task):
     return fn, fn(COLUMNS, 2), fn.spec
 
 
+@pytest.mark.slow
 def test_pool_of_spawned_processes():
     fn = rewardspec.compile(SPECS / "gdpo/math.yaml")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -156,7 +156,9 @@ def test_pool_of_spawned_processes():
     assert spec.fingerprint == fn.spec.fingerprint
 
 
+@pytest.mark.slow
 def test_map_over_a_data_set_in_several_processes(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets", reason="datasets comes with the trainers")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     fn = rewardspec.compile(SPECS / "gdpo/math.yaml")
     data = datasets.Dataset.from_dict({name: values * 4 for name, values in COLUMNS.items()})
@@ -167,10 +169,12 @@ def test_map_over_a_data_set_in_several_processes(tmp_path, monkeypatch):
     found = data.map(scored, batched=True, batch_size=6, num_proc=2)["advantage"]
     assert list(found) == fn(COLUMNS, 6).advantages.tolist() * 4
     again = rewardspec.compile(SPECS / "gdpo/math.yaml")
-    assert Hasher.hash(fn) == Hasher.hash(again)  # what was mapped before is found again
-    assert Hasher.hash(fn) != Hasher.hash(rewardspec.compile(SPECS / "gdpo/math_grpo.yaml"))
+    hashed = datasets.fingerprint.Hasher.hash
+    assert hashed(fn) == hashed(again)  # what was mapped before is found again
+    assert hashed(fn) != hashed(rewardspec.compile(SPECS / "gdpo/math_grpo.yaml"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_ray_actor(tmp_path):
     ray = pytest.importorskip("ray", reason="Ray comes with the trainers")
@@ -197,6 +201,7 @@ def test_ray_actor(tmp_path):
 # the compiler
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_gives_equal_numbers():
     for fn, given, options in list(results())[2:]:
@@ -222,6 +227,7 @@ def test_module_of_a_function_goes_with_it():
     assert {name for name in sys.modules if name.startswith("rewardspec_compiled")} <= before
 
 
+@pytest.mark.slow
 def test_function_can_be_made_and_called_in_several_threads():
     found, spec = [], rewardspec.load(SPECS / "gdpo/math.yaml")
 

@@ -28,6 +28,7 @@ def advantages(fn, outcome, process, **columns):
 groups = st.lists(st.tuples(st.sampled_from([0, 1]), st.sampled_from([0, 0.5, 1])), min_size=1, max_size=16)
 
 
+@pytest.mark.slow
 @given(groups)
 def test_fewer_than_two_right_answers_reduce_to_grpo(group):
     right = 0
@@ -53,12 +54,14 @@ def test_right_answer_with_poor_reasoning_can_fall_below_zero():
     assert found[2] < 0 < min(advantages(ORM, outcome, process)[:3])
 
 
+@pytest.mark.slow
 @given(groups)
 def test_orm_never_punishes_a_right_answer(group):
     outcome, process = zip(*group, strict=True)
     assert all(a >= 0 for a, o in zip(advantages(ORM, outcome, process), outcome, strict=True) if o)
 
 
+@pytest.mark.slow
 @given(groups)
 def test_wrong_answers_have_no_process_part(group):
     outcome, process = zip(*group, strict=True)
@@ -117,6 +120,7 @@ def simulated(mean, spread, rng, prompts=6000, size=8):
     return {"outcome": outcome, "process": process}
 
 
+@pytest.mark.slow
 def test_share_of_rollouts_without_signal_as_in_figure_4():
     rng = np.random.default_rng(0)
     orm, papo, active = [], [], []

@@ -61,6 +61,7 @@ def test_baseline_of_short_answers_is_an_exact_match():
 values = st.floats(-6, 6, width=32)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(values, values, values, values), min_size=1, max_size=8))
 def test_general_form(rows):
     """Eq. 15 with thresholds 1, 0.5, 0.5."""
@@ -75,6 +76,7 @@ def test_general_form(rows):
     assert totals(GENERAL, rows, ("r1", "r2", "r3", "r4")) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(values, st.sampled_from([-1, 0, 0.5, 1, 2])), min_size=1, max_size=6))
 def test_general_form_of_any_list_of_stages(stages):

@@ -55,6 +55,7 @@ def rollouts(draw, **values):
     return {name: x[order] for name, x in columns.items()}, groups[order].tolist()
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(correct=[0, 1], tokens=[0, 4000, 4001, 9000]), st.sampled_from(["", "_grpo", "_dr_grpo", "_decoupled"]))
 @pytest.mark.parametrize("conditioned", [False, True])
@@ -68,6 +69,7 @@ def test_gdpo_math(conditioned, batch, suffix):
     agree(f"gdpo/math{'_conditioned' * conditioned}{suffix}", columns, groups, expected)
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(format=[0, 1], correctness=(-3.0, 3.0)), st.sampled_from(["", "_grpo", "_dr_grpo", "_decoupled"]))
 def test_gdpo_tool_calling(batch, suffix):
@@ -76,6 +78,7 @@ def test_gdpo_tool_calling(batch, suffix):
     agree(f"gdpo/tool_calling{suffix}", columns, groups, expected)
 
 
+@pytest.mark.slow
 @many
 @given(
     rollouts(pass_rate=[0, 0.25, 0.5, 1], tokens=[10, 4000, 5000], no_error=[0, 1]),
@@ -89,6 +92,7 @@ def test_gdpo_code(batch, suffix):
     agree(f"gdpo/code{suffix}", columns, groups, expected)
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(pass_rate=[0, 0.25, 0.5, 1], tokens=[10, 4000, 5000]), st.sampled_from(["", "_grpo"]))
 def test_gdpo_code_with_two_rewards(batch, suffix):
@@ -99,6 +103,7 @@ def test_gdpo_code_with_two_rewards(batch, suffix):
     agree(f"gdpo/code_two{suffix}", columns, groups, expected)
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(correct=[0, 1], tokens=[0, 4000, 4001, 9000], no_error=[0, 1]))
 @pytest.mark.parametrize("name", ["math", "math_conditioned", "code"])
@@ -122,6 +127,7 @@ def test_gdpo_with_groups_filtered_by_the_sum(name, batch):
 METHODS = ["original", "equal_max", "two_stage", "smooth", "length", "length_dynamic"]
 
 
+@pytest.mark.slow
 @many
 @given(
     rollouts(format=[0, 1], correctness=(-3.0, 3.0), think_words=[0, 100, 512, 700, 2000]),
@@ -135,6 +141,7 @@ def test_toolrl(method, batch, step):
     agree(f"toolrl/{method}", columns, groups, expected, step=step, total_steps=128)
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(outcome=[0, 1], process=[0, 0.5, 1]), st.booleans())
 @pytest.mark.parametrize("method", ["orm", "prm", "mult", "fullnorm", "papo"])
@@ -145,6 +152,7 @@ def test_papo(method, batch, judged):
     agree(f"papo/{method}", columns, groups, ref.papo(method, columns["outcome"], columns["process"], groups))
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(correct=[0, 1], process=[0, 0.5, 1], tokens=[10, 4096, 6144, 7168, 8192, 9000]))
 def test_papo_on_dapo(batch):
@@ -153,6 +161,7 @@ def test_papo_on_dapo(batch):
     agree("papo/papo_dapo", columns, groups, expected)
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(correct=[0, 1], tokens=[10, 4096, 6144, 7168, 8192, 9000]))
 def test_outcome_on_dapo(batch):
@@ -164,6 +173,7 @@ def test_outcome_on_dapo(batch):
     agree("papo/orm_dapo", columns, groups, np.where(differs, found, 0.0))
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(correct=[0, 1]))
 @pytest.mark.parametrize("name", ["zero_one", "long_zero_one"])
@@ -172,6 +182,7 @@ def test_zero_one_reward(name, batch):
     agree(f"prs/{name}", columns, groups, ref.advantage_of(columns["correct"], groups, ddof=0))
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(process=[-1, 0, 1], format=[0, 0.1], judge=[0, 1], answer=(0.0, 1.0)))
 def test_prs(batch):
@@ -183,6 +194,7 @@ def test_prs(batch):
     agree("prs/long", columns, groups, ref.advantage_of(long, groups, [ones], ddof=0, ulp=4e-7))
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(r1=(-2.0, 3.0), r2=(-2.0, 2.0), r3=(-2.0, 2.0), r4=(-2.0, 2.0)))
 def test_prs_general(batch):
@@ -191,6 +203,7 @@ def test_prs_general(batch):
     agree("prs/general", columns, groups, ref.advantage_of(total, groups, [columns["r1"]], ddof=0, ulp=4e-7))
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(process=[-1, 0, 1], format=[0, 0.1], judge=[0, 1], answer=[0, 0.25, 1]), st.integers(0, 1000))
 @pytest.mark.parametrize("method", ["vspo", "vspo_long", "uniform", "no_clip", "uniform_no_clip"])
@@ -206,6 +219,7 @@ def test_vspo(method, batch, step):
     np.testing.assert_allclose(out.advantages.numpy(), expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @many
 @given(rollouts(state=[0, 1], action=[0, 1]))
 def test_rc_grpo(batch):

@@ -83,6 +83,7 @@ def test_spec_says_what_it_is_and_runs(path):
             torch.testing.assert_close(sum(out.shares.values()), out.advantages)
 
 
+@pytest.mark.slow
 @EVERY_SPEC
 def test_spec_goes_with_every_dialect(path):
     spec = rewardspec.load(path)

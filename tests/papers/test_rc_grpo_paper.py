@@ -33,6 +33,7 @@ def test_tokens_are_those_of_the_paper():
     assert condition.prior == {"high": 0.5, "low": 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("size", [2, 8, 16])
 def test_variance_is_above_the_bound(p, size):
@@ -54,6 +55,7 @@ def test_variance_is_above_the_bound(p, size):
     assert found == pytest.approx(exact, abs=0.012)
 
 
+@pytest.mark.slow
 def test_modes_that_are_certain_meet_the_bound():
     """Success under `high` alone (d = 1): Eq. 13 is an equality."""
     groups = np.repeat(np.arange(20_000), 8)

@@ -74,6 +74,7 @@ def values(groups):
     return {i: (most - np.mean(g)) * np.var(g) for i, g in enumerate(groups) if np.var(g) >= 1e-6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "temperature"), [(VSPO, 0.1), (LONG, 0.1), (NO_CLIP, 0.5), (UNIFORM, np.inf), (UNIFORM_NO_CLIP, np.inf)]
 )
@@ -186,6 +187,7 @@ def test_moved_rows_and_weights_give_the_same_gradient(fn):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.1, 1.1, 1.6, 2.1]), min_size=1, max_size=5), min_size=1, max_size=8)
 )

@@ -134,6 +134,7 @@ def test_a_command_in_a_column_is_not_run(package):
     assert not (package.parent / "ran").exists()
 
 
+@pytest.mark.slow
 def test_libraries_are_not_looked_for_where_score_was_started(package):
     """A folder with specs of others can hold modules of others as well."""
     (package.parent / "spec.yaml").write_text("rewardspec: 1\ncomponents: {a: {use: toolrl.format}}\nadvantage: grpo\n")

@@ -212,6 +212,7 @@ guarantees: {bounded: advantage < 1000}
 """
 
 
+@pytest.mark.slow
 def test_a_function_of_the_users_is_imported_only_where_it_runs(module):
     spec = rewardspec.loads(OWN)
     fn = rewardspec.compile(spec)
@@ -254,6 +255,7 @@ def test_the_fingerprint_tells_functions_and_options_apart():
     assert prints[0] != prints[1] and prints[0] == prints[2]
 
 
+@pytest.mark.slow
 def test_diff_shows_functions_that_differ(tmp_path):
     (tmp_path / "a.yaml").write_text(SPEC)
     (tmp_path / "b.yaml").write_text(
@@ -297,6 +299,7 @@ def short(row):
     return {name.removeprefix("scored/"): value for name, value in row.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["scored.parquet", "scored.jsonl"])
 def test_score_adds_rewards_and_advantages_and_keeps_bad_rows_aside(folder, output):
     result = score(folder, output=output)
@@ -315,6 +318,7 @@ def test_score_adds_rewards_and_advantages_and_keeps_bad_rows_aside(folder, outp
     assert not list(folder.glob("*.partial")) and not list(folder.glob("*.writing"))
 
 
+@pytest.mark.slow
 def test_score_takes_up_what_was_interrupted(folder, monkeypatch):
     whole = score(folder)
     expected = read(folder / "scored.parquet")
@@ -334,6 +338,7 @@ def test_score_takes_up_what_was_interrupted(folder, monkeypatch):
     assert read(folder / "scored.parquet") == expected and whole.exit_code == 0
 
 
+@pytest.mark.slow
 def test_rewards_are_kept_where_advantages_cannot_be_computed(folder, module):
     own = SPEC.replace("advantage:", "  never: {python: users_rewards:never, range: [0, 1]}\nadvantage:")
     (folder / "spec.yaml").write_text(own)
@@ -367,6 +372,7 @@ def test_score_without_groups_or_file(folder):
     assert "No such file" in score(folder).output
 
 
+@pytest.mark.slow
 def test_score_keeps_nested_values_as_they_are(folder):
     calls = [[{"name": "f", "parameters": parameters}] for parameters in ({"a": 1}, {}, {"b": [{}]})]
     rows = [
@@ -410,6 +416,7 @@ def test_score_sets_aside_rows_that_the_spec_cannot_take(folder):
     assert aside[1]["reason"] == "`tokens` is '12': it should be a number"
 
 
+@pytest.mark.slow
 def test_score_keeps_lines_that_it_cannot_read(folder):
     deep = '{"prompt_id": 1, "completion": "x", "answer": "y", "deep": ' + "[" * 500 + "]" * 500 + "}"
     (folder / "rollouts.jsonl").write_bytes(
@@ -430,6 +437,7 @@ def test_score_of_a_spec_that_measures_nothing_adds_advantages(folder):
     )
 
 
+@pytest.mark.slow
 def test_score_finds_functions_where_it_was_started(folder, module):
     own = "rewardspec: 1\ncomponents: {a: {python: users_rewards:all_by_name, range: [0, 1]}}\nadvantage: grpo\n"
     (folder / "spec.yaml").write_text(own)

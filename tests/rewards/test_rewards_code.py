@@ -30,6 +30,8 @@ from rewardspec.rewards.sandbox import (
 )
 from rewardspec.rewards.sandbox_child.plain import decode, encode
 
+pytestmark = pytest.mark.slow  # processes, one after another
+
 
 def works(mode):
     try:

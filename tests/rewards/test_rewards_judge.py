@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("surroundings")
 __all__ = ["surroundings"]
 
 
+@pytest.mark.slow
 def test_each_rollout_gets_its_own_score():
     with serving(verdicts) as server:
         scores = asked(server, [f"{i} grade:{TIERS[i % 3]}" for i in range(50)], concurrency=7)
@@ -90,6 +91,7 @@ def test_completion_can_be_any_text(completion):
     assert server.texts == [expected]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(st.characters(codec=None, exclude_categories=())), max_size=5))
 def test_completions_never_raise(completions):
@@ -234,6 +236,7 @@ def test_own_scores_are_the_domain():
         assert rubric(["p"] * 3, ["-2", "0.10", "0.5"], **options | {"url": server.url}) == [-2, 0.1, None]
 
 
+@pytest.mark.slow
 def test_looking_at_the_judge_imports_no_client():
     program = """
 import sys
@@ -321,6 +324,7 @@ def elsewhere(server, folder, first, last):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_answers_are_kept_as_they_come(tmp_path):
     with serving(lambda text, before: replace(verdicts(text, before), delay=0.3)) as server:
         running = elsewhere(server, tmp_path / "c", 0, 400)
@@ -332,6 +336,7 @@ def test_answers_are_kept_as_they_come(tmp_path):
         assert file.execute("SELECT count(*) FROM answers").fetchone()[0] >= 32
 
 
+@pytest.mark.slow
 def test_several_processes_share_a_cache(tmp_path):
     with serving(verdicts) as server:
         running = [elsewhere(server, tmp_path / "c", 20 * i, 20 * i + 30) for i in range(4)]

@@ -25,6 +25,7 @@ __all__ = ["surroundings"]
 # failures that pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "failure",
     [failed(500), failed(503), failed(429), Reply(hang_up=True), Reply(delay=3)],
@@ -37,6 +38,7 @@ def test_passing_failures_are_asked_again(failure, caplog):
     assert not warnings(caplog)
 
 
+@pytest.mark.slow
 def test_pauses_between_attempts_grow(monkeypatch):
     monkeypatch.setattr(judge_client, "FIRST_PAUSE", 0.1)
     with serving(lambda text, before: failed(500) if before < 3 else verdicts(text, before)) as server:
@@ -46,6 +48,7 @@ def test_pauses_between_attempts_grow(monkeypatch):
         assert whole / 2 <= pause < whole + 2  # half to all of it, and the time of a request
 
 
+@pytest.mark.slow
 def test_retry_after_is_honoured():
     with serving(lambda text, before: verdicts(text, before) if before else failed(429, Retry_After="0.5")) as server:
         assert asked(server, ["grade:1"]) == [1]
@@ -253,6 +256,7 @@ def test_missing_client_is_said_with_the_way_out(monkeypatch):
 # many at once
 
 
+@pytest.mark.slow
 def test_no_more_requests_are_under_way_than_allowed():
     def answer(text, before):
         return Reply(200, verdicts(text, before).body, delay=0.05)
@@ -262,6 +266,7 @@ def test_no_more_requests_are_under_way_than_allowed():
     assert server.most == 4
 
 
+@pytest.mark.slow
 def test_as_many_requests_are_under_way_as_allowed():
     everybody = threading.Barrier(110)  # none is answered before all are there
 
@@ -315,6 +320,7 @@ def interrupts():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interrupts")
 def test_interrupt_ends_a_batch_at_once():
     with serving(lambda *_: Reply(delay=10)) as server:

@@ -156,6 +156,7 @@ def shows(text):
     return any(KEY[i : i + 12] in text for i in range(len(KEY) - 12)) or "%2BQw%2F" in text
 
 
+@pytest.mark.slow
 def test_key_shows_nowhere_whatever_the_endpoint_repeats(monkeypatch, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     replies = list(_echoes())
@@ -223,6 +224,7 @@ def test_short_key_of_a_local_server_does_not_hide_scores(short, monkeypatch):
 # how much a reply may be
 
 
+@pytest.mark.slow
 def test_reply_that_inflates_without_bound_is_not_held(caplog):
     body = gzip.compress(b" " * (200 << 20), compresslevel=1)
     tracemalloc.start()

@@ -37,6 +37,7 @@ def judged(options):
     return f"rewardspec: 1\ncomponents: {{j: {{use: judge.rubric, with: {{{options}}}}}}}\nadvantage: grpo\n"
 
 
+@pytest.mark.slow
 def test_papo_asks_about_right_answers_only_and_gives_its_advantages():
     with serving(grades) as server:
         spec = rewardspec.loads(papo(server.url))
@@ -48,6 +49,7 @@ def test_papo_asks_about_right_answers_only_and_gives_its_advantages():
     assert advantages == pytest.approx([outcome[0] + 1, outcome[1], outcome[2], outcome[3] - 1], abs=1e-5)  # Eq. 4
 
 
+@pytest.mark.slow
 def test_a_judge_that_says_nothing_useful_is_missing():
     with serving(lambda *_: said("I would rather not.")) as server:
         spec = rewardspec.loads(papo(server.url).replace("otherwise: ignore", "otherwise: ignore\n    missing: ignore"))
@@ -57,6 +59,7 @@ def test_a_judge_that_says_nothing_useful_is_missing():
         assert functions[1](**batch) == [None] * 4
 
 
+@pytest.mark.slow
 def test_a_refused_key_is_one_message(tmp_path):
     (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps({**row, "group": 0}) + "\n" for row in ROWS))
     with serving(lambda *_: failed(401, "bad key")) as server:
@@ -68,6 +71,7 @@ def test_a_refused_key_is_one_message(tmp_path):
     assert result.exit_code == 2 and "401" in result.output and "Traceback" not in result.output
 
 
+@pytest.mark.slow
 def test_an_answer_is_needed_only_by_a_rubric_that_reads_it():
     with serving(lambda *_: said("Score: 1")) as server:
         scorer = rewards.Scorer(

@@ -191,6 +191,7 @@ def best_by_trying(made, gold):
     return shared / union + best
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(calls.filter(lambda c: len(c) <= 3), calls.filter(lambda c: 1 <= len(c) <= 3))
 def test_correctness_is_the_greatest_over_all_pairings(made, gold):
@@ -218,6 +219,7 @@ def as_published(made, gold):
     return 6 * score / (1 + len(gold) + sum(len(wanted) for _, wanted in gold)) - 3
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(calls.filter(bool), calls.filter(bool))
 def test_greedy_pairing_is_the_authors(made, gold):
@@ -227,6 +229,7 @@ def test_greedy_pairing_is_the_authors(made, gold):
         assert found <= toolrl.correctness(written(made), written(gold)) + 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(calls, calls.filter(bool), granularities, st.randoms(use_true_random=False))
 def test_correctness_stays_in_range_and_knows_no_order(made, gold, granularity, random):
@@ -240,6 +243,7 @@ def test_correctness_stays_in_range_and_knows_no_order(made, gold, granularity, 
     )  # the greatest is for an exact match alone
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(calls, calls.filter(bool))
 def test_fine_is_never_above_original_and_coarse_never_above_intermediate(made, gold):
@@ -356,6 +360,7 @@ def test_think_format():
     assert think.format("<think>a</think>", tags=("think",), then="text") == 0
 
 
+@pytest.mark.slow
 def test_mathematical_answers():
     cases = [
         (r"so \boxed{\frac{1}{2}}", "0.5", 1),
@@ -378,6 +383,7 @@ def test_mathematical_answers():
             math.correct(["1"], [gold])
 
 
+@pytest.mark.slow
 def test_a_monstrous_expression_is_wrong_and_takes_no_time_from_the_others():
     started = time.perf_counter()
     texts = [r"\boxed{9^{9^{9^{9}}}}", r"\boxed{\frac{2}{4}}", r"\boxed{" + "(" * 3000 + "}"]
@@ -465,6 +471,7 @@ FRAGMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", ON_TEXT, ids=lambda found: found.name)
 @settings(max_examples=40, deadline=None)
 @given(text=st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)))
@@ -475,6 +482,7 @@ def test_any_text_gets_a_value_of_the_domain(found, text):
 MEGABYTE = 1 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", ON_TEXT, ids=lambda found: found.name)
 @pytest.mark.parametrize(
     "fragment",

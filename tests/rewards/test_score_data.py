@@ -159,6 +159,7 @@ def test_a_prefix_that_would_write_over_is_refused_before_anything_is_measured(f
     assert read()[0]["mine_answer"] == 1 and read()[0]["answer"] == "Paris"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["out.jsonl", "out.parquet"])
 def test_what_was_scored_can_be_replayed_compared_and_labelled(folder, output):
     lines(ROWS)

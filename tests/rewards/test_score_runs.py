@@ -90,6 +90,7 @@ def measured():
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_taken_up_at_its_rows(folder):
     (folder / "slow").touch()
     for more in (1, 300):  # killed early, and again further on
@@ -104,6 +105,7 @@ def test_a_killed_run_is_taken_up_at_its_rows(folder):
     assert right() and not list(folder.glob("*.partial*")) and not list(folder.glob("*.lock"))
 
 
+@pytest.mark.slow
 def test_two_runs_do_not_share_an_output(folder):
     (folder / "slow").touch()
     first = started()
@@ -117,6 +119,7 @@ def test_two_runs_do_not_share_an_output(folder):
     assert first.returncode == 0 and right(), said
 
 
+@pytest.mark.slow
 def test_a_lock_ends_with_its_process(folder):
     code = (
         "import os, sys, time\nfrom pathlib import Path\nfrom rewardspec.logs.outputs import held\n"
@@ -155,6 +158,7 @@ def stops(*_):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_any_part_of_a_partial_file_is_enough_or_nothing(folder, monkeypatch):
     """As a kill leaves it: cut at any byte, lines in any order, twice, of another run, or no lines at all."""
     write(folder / "rows.jsonl", lines(count=40))
@@ -302,6 +306,7 @@ def test_an_output_that_is_a_link_stays_one(folder):
     assert Path("there/real.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_label_looks_at_its_paths_as_well(folder):
     spec = rewardspec.resources.resource("specs/rc_grpo/rc_grpo.yaml")
     command = [sys.executable, "-m", "rewardspec.cli", "label"]

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas
 import pytest
 import torch
+
+pytest.importorskip("trl")
+
+import pandas
 from datasets import Dataset
 from tiny_model import VOCABULARY, tiny_model, tiny_tokenizer
 from trl import GRPOTrainer, RLOOConfig, RLOOTrainer, SFTTrainer

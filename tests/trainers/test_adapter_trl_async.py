@@ -11,6 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
+pytest.importorskip("trl")
+
 from accelerate import PartialState
 from datasets import Dataset
 from tiny_model import save_tiny_model, tiny_tokenizer

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+pytest.importorskip("verl")
+
 import rewardspec
 from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError

@@ -8,6 +8,10 @@ import numpy as np
 import parity_case as case
 import pytest
 import torch
+
+pytest.importorskip("trl")
+pytest.importorskip("verl")
+
 from datasets import Dataset
 from tiny_model import tiny_model, tiny_tokenizer
 from trl import GRPOTrainer

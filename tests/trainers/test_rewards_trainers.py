@@ -4,6 +4,9 @@ import copy
 import textwrap
 
 import pytest
+
+pytest.importorskip("trl")
+
 from tiny_model import tiny_model, tiny_tokenizer
 from trl_runs import data_set, digit, settings, trainer
 

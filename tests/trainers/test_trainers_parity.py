@@ -5,6 +5,9 @@ import pytest
 import torch
 from peers import trl_advantages, verl_gdpo
 
+pytest.importorskip("trl")
+pytest.importorskip("verl")
+
 import rewardspec
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us

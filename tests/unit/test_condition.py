@@ -221,6 +221,7 @@ def test_bad_lines_are_all_reported_with_their_numbers():
     assert len(found) == tally.labelled == len(BAD)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),
@@ -243,6 +244,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_label_command(tmp_path):
     trajectories, out = tmp_path / "t.jsonl", tmp_path / "out.jsonl"
     rows = [chat(state=1, action=1), chat(state=1, action=1), chat(state=0, action=1)]
@@ -257,6 +259,7 @@ def test_label_command(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "t.jsonl"]
 
 
+@pytest.mark.slow
 def test_label_command_misused(tmp_path):
     trajectories, out = tmp_path / "t.jsonl", tmp_path / "out.jsonl"
     trajectories.write_text("oops\n")

@@ -10,6 +10,9 @@ import pytest
 import torch
 from peers import trl_advantages, trl_rloo, verl_estimator, verl_gdpo
 
+pytest.importorskip("trl")
+pytest.importorskip("verl")
+
 import rewardspec
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us

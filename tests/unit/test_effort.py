@@ -40,6 +40,7 @@ def many(weights):
     return rewardspec.loads(f"rewardspec: 1\ncomponents:\n{components}advantage: grpo\n")
 
 
+@pytest.mark.slow
 def test_verify_draws_rollouts_whose_values_take_long():
     before = effort.spent()
     (verdict,) = verify.verify(power(255), [2])
@@ -48,6 +49,7 @@ def test_verify_draws_rollouts_whose_values_take_long():
     assert effort.spent() - before < 50 * SOME
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [power(255), curves()], ids=["power", "curves"])
 def test_simulate_counts_no_further_than_its_allowance(spec):
     before = effort.spent()
@@ -64,6 +66,7 @@ def test_diff_says_how_many_groups_it_looked_at():
     assert effort.spent() - before < 50 * SOME
 
 
+@pytest.mark.slow
 def test_check_says_that_it_left_dead_groups_out():
     weights = [f"0.{(7919 * (i + 1)) ** 3 % 999_983:06d}" for i in range(64)]
     before = effort.spent()
@@ -72,6 +75,7 @@ def test_check_says_that_it_left_dead_groups_out():
     assert effort.spent() - before < 40 * SOME
 
 
+@pytest.mark.slow
 def test_sums_of_fractions_are_counted_whole(monkeypatch):
     """Six weights 1, 1/2, 1/4, ...: every subset has another sum."""
     monkeypatch.setattr(effort, "MOST_EFFORT", 2_000_000)

@@ -109,6 +109,7 @@ def larger(inner):
 exprs = st.recursive(leaves, larger, max_leaves=20)
 
 
+@pytest.mark.slow
 @steady
 @given(exprs)
 def test_parse_of_format_is_the_same_tree(expr):
@@ -116,6 +117,7 @@ def test_parse_of_format_is_the_same_tree(expr):
     assert shape(tree(text)) == shape(expr), text
 
 
+@pytest.mark.slow
 @steady
 @given(exprs)
 def test_format_of_parse_is_the_same_text(expr):
@@ -123,6 +125,7 @@ def test_format_of_parse_is_the_same_text(expr):
     assert format_expr(tree(text)) == text
 
 
+@pytest.mark.slow
 @steady
 @given(exprs)
 def test_the_text_under_a_node_is_that_node(expr):
@@ -130,6 +133,7 @@ def test_the_text_under_a_node_is_that_node(expr):
         assert shape(tree(part.span.text)) == shape(part), part.span.text
 
 
+@pytest.mark.slow
 @steady
 @given(exprs, st.randoms(use_true_random=False))
 def test_space_and_parentheses_around_a_value_change_nothing(expr, random):
@@ -144,6 +148,7 @@ def test_space_and_parentheses_around_a_value_change_nothing(expr, random):
         assert shape(parenthesised) == shape(whole)
 
 
+@pytest.mark.slow
 @steady
 @given(st.from_regex(r"([0-9]{1,17}(\.[0-9]{0,17})?|\.[0-9]{1,17})([eE][+-]?[0-9]{1,2})?", fullmatch=True))
 def test_a_number_keeps_its_exact_value(text):
@@ -251,6 +256,7 @@ def test_errors_stand_where_they_are(text, start, under):
     assert (found.span.start, found.span.text) == (start, under)
 
 
+@pytest.mark.slow
 @steady
 @given(exprs, st.data())
 def test_a_strange_sign_is_found_wherever_it_stands(expr, data):
@@ -262,6 +268,7 @@ def test_a_strange_sign_is_found_wherever_it_stands(expr, data):
     assert found.span.text == "$"
 
 
+@pytest.mark.slow
 @steady
 @given(exprs, st.data())
 def test_half_an_expression_is_an_error_inside_it(expr, data):

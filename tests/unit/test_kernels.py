@@ -63,7 +63,7 @@ def test_groups_in_several_slabs(domain, values, kind):
 
 
 @SPREAD_OUT
-@pytest.mark.parametrize("n", [1200, 200_000])
+@pytest.mark.parametrize("n", [1200, pytest.param(200_000, marks=pytest.mark.slow)])
 def test_groups_of_many_sizes_with_weights_of_their_own(domain, values, n):
     text = "signals:\n  hard: {range: [0, 1], level: group}\n  price: {range: [0, 1], level: batch}\n" + gdpo(
         domain, a="1 + hard", b="1 - price", c=2
@@ -123,6 +123,7 @@ ONE = torch.tensor(1.0)
 NEITHER = [0.5, -1.0, 2.0, 1e-30, 1e-45, -1e-45, math.inf, -math.inf, NAN, 1e20]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [*NEITHER, *(ONE + d for d in (2.0**-20, -(2.0**-20)))])
 @pytest.mark.parametrize("n", [8, 40_000, 140_000])
 def test_one_value_among_many_that_is_neither_0_nor_1_is_refused(value, n):

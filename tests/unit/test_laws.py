@@ -148,6 +148,7 @@ def test_subset_of_one_has_no_spread(ddof):
 # 3. Order does not matter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @EVERY_SCHEME
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -180,6 +181,7 @@ def test_large_offset_changes_nothing(scheme, kind, offset):
 MILLION = 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 1e3])
 def test_a_million_rollouts_in_one_batch(offset):
     x = (offset + np.random.default_rng(0).random(MILLION)).astype(np.float32)
@@ -189,6 +191,7 @@ def test_a_million_rollouts_in_one_batch(offset):
         np.testing.assert_allclose(advantages(spec(scheme), {"a": torch.tensor(x)}, groups), expected, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_gdpo_of_a_million_rollouts():
     x = np.random.default_rng(0).normal(5, 1, (3, MILLION // 16, 16)).astype(np.float32)
     wide = x.astype(np.float64)

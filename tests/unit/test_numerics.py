@@ -82,6 +82,7 @@ EVERY_SCHEME = pytest.mark.parametrize("scheme", ref.SCHEMES)
 EVERY_TYPE = pytest.mark.parametrize("dtype", TYPES, ids=["float64", "float32"])
 
 
+@pytest.mark.slow
 @EVERY_TYPE
 @EVERY_SCHEME
 @many(max_examples=60)
@@ -95,6 +96,7 @@ def test_schemes_agree_with_the_reference(scheme, dtype, batch):
     close(out.advantages, ref.SCHEMES[scheme](columns, WEIGHTS, labels, ulp=ulp), tolerance)
 
 
+@pytest.mark.slow
 @EVERY_SCHEME
 @many(max_examples=60)
 @given(batch=batches())
@@ -132,6 +134,7 @@ def for_reference(options, columns):
     return own
 
 
+@pytest.mark.slow
 @EVERY_TYPE
 @pytest.mark.parametrize("normaliser", ["center", "zscore", "loo", "minmax"])
 @many(max_examples=60)
@@ -171,6 +174,7 @@ STATISTICS = {  # an expression of `a`, the NumPy function, what it is of no val
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", STATISTICS)
 @many(max_examples=30)
 @given(batch=batches("a"), options=OPTIONS)
@@ -182,6 +186,7 @@ def test_reductions_agree_with_numpy(expression, batch, options):
     close(advantages(text, columns, ids), np.nan_to_num(expected, nan=0.0), 1e-9)
 
 
+@pytest.mark.slow
 @many(max_examples=60)
 @given(batch=batches("a"), options=OPTIONS)
 def test_rank_gives_one_to_the_least_and_ties_share_the_lower(batch, options):
@@ -194,6 +199,7 @@ def test_rank_gives_one_to_the_least_and_ties_share_the_lower(batch, options):
     close(advantages(f"{ONE}advantage: coalesce(rank(a, {written(options)}), 0)\n", columns, ids), expected)
 
 
+@pytest.mark.slow
 @EVERY_SCHEME
 @many(max_examples=30)
 @given(groups=st.integers(1, 5), size=st.integers(1, 8), seed=st.integers(0, 2**32))
@@ -208,6 +214,7 @@ def test_dense_groups_are_as_the_same_groups_interleaved(scheme, groups, size, s
         close(ragged.shares[name], share.numpy()[order], 1e-9)
 
 
+@pytest.mark.slow
 @EVERY_SCHEME
 @many(max_examples=40)
 @given(batch=batches())

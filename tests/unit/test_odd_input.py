@@ -196,6 +196,7 @@ def test_groups_are_drawn_without_a_device_that_holds_values():
         assert torch.equal(found.copies, plain.copies) and torch.equal(found.refilled[0], plain.refilled[0])
 
 
+@pytest.mark.slow
 def test_many_groups_need_no_default_device():
     fn = made(PLAIN)
     n = 2**17
@@ -210,6 +211,7 @@ def test_mapping_of_any_kind_is_read():
     assert torch.equal(fn(types.MappingProxyType(GOOD), 2).advantages, fn(GOOD, 2).advantages)
 
 
+@pytest.mark.slow
 def test_recursion_limit_is_put_back_after_loads_in_several_threads():
     text, before, failures = PLAIN, sys.getrecursionlimit(), []
 

@@ -91,6 +91,7 @@ def structure(source: bytes):
     return ast.dump(ast.parse(source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_files_of_any_spec_do_what_those_of_a_plain_one_do(target, tmp_path):
     canary = tmp_path / "canary"
@@ -131,6 +132,7 @@ json.dump({{"arguments": sys.argv[1:], "plugin": os.environ.get("VERL_USE_EXTERN
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["verl", "openrlhf"])
 def test_scripts_run_what_they_say_from_any_folder(target, tmp_path):
     canary, out = tmp_path / "canary", tmp_path / "arguments.json"
@@ -161,6 +163,7 @@ def test_scripts_run_what_they_say_from_any_folder(target, tmp_path):
     assert not canary.exists()
 
 
+@pytest.mark.slow
 def test_module_with_a_hostile_name_runs_as_a_file(tmp_path):
     """In a file, unlike in process, a comment can change the encoding that Python reads the rest in."""
     canary = tmp_path / "canary"
@@ -186,6 +189,7 @@ anything = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(anything)
 def test_quoted_texts_come_back(text):

@@ -189,6 +189,7 @@ def batches(draw):
     return rewards, weights, groups, draw(st.permutations(range(size)))
 
 
+@pytest.mark.slow
 @ALL_SCHEMES
 @given(batch=batches())
 def test_permuting_rollouts_permutes_advantages(scheme, batch):

@@ -12,6 +12,8 @@ import torch
 import rewardspec
 from rewardspec.ops.elementwise import ELEMENTWISE
 
+pytestmark = pytest.mark.slow
+
 TYPES = [torch.float32, torch.float64]
 ROOT_HALF = math.sqrt(0.5)
 
@@ -116,6 +118,7 @@ advantage: clip(zscore(a) - exp(x) + 1, -5, 5)
     assert found == pytest.approx([1.1547, -0.57735, -5], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 def test_columns_of_the_caller_stay_as_they_are(kind):
     columns = {"a": torch.tensor([0.0, 0.2, 0.4, 0.9], dtype=kind), "b": torch.tensor([0.1, 0.0, 0.3, 1], dtype=kind)}

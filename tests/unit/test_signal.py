@@ -42,6 +42,7 @@ def parts(draw):
     return [draw(st.lists(values, min_size=1, max_size=4)) for _ in range(2)]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(parts())
 def test_sums_are_those_of_all_orders(drawn):
@@ -114,6 +115,7 @@ def enumerated(program, size):
     return len(seen), len(seen_rewards), dead, zero
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(specs())
 def test_counts_and_signal_are_those_of_brute_force(drawn):
@@ -299,6 +301,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_simulate_command(tmp_path):
     files = [SPECS / "gdpo/math.yaml", SPECS / "gdpo/math_conditioned.yaml"]
     done = run("simulate", *files, "-g", "4", "--p", "correct=0.3,length=0.8", "--sweep", "--plot", tmp_path / "f.png")
@@ -327,6 +330,7 @@ def test_simulate_command(tmp_path):
         assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_what_is_known(tmp_path):
     """As Ctrl-C in a terminal: the count so far, marked as such, and status 130."""
     lines = "".join(f"  r{i}: {{values: [0, 0.5, 1]}}\n" for i in range(30))

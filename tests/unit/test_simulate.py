@@ -32,6 +32,7 @@ def test_two_binary_rewards(scheme):
     assert all(c.exact for c in counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", GROUPS_OF_FOUR)
 def test_groups_of_four(scheme):
     counts = [count_groups(binary(n, scheme), "", 4) for n in range(1, 8)]
@@ -45,6 +46,7 @@ def test_groups_of_twelve(scheme):
     assert (count.advantage_groups, count.exact) == (GROUPS_OF_TWELVE[scheme], True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rewards", "size", "expected"), [(16, 4, 123187), (4, 8, None), (3, 16, None)])
 def test_far_beyond_enumeration(rewards, size, expected):
     """16 rewards and groups of 4: 123187 by the design's own count; there are 7.7e17 reward groups."""
@@ -104,6 +106,7 @@ def test_transcendental_values_are_counted_exactly():
     assert (count.exact, count.advantage_groups) == (True, 4)  # 0 and three distances
 
 
+@pytest.mark.slow
 def test_more_groups_than_are_tried_say_so():
     lines = "".join(f"  r{i}: {{values: [0, 1], weight: {2**i}}}\n" for i in range(6))  # 64 sums, all different
     spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n{lines}advantage: grpo\n")
@@ -122,6 +125,7 @@ advantage: gdpo
 """
 
 
+@pytest.mark.slow
 def test_pairings_begun_again_in_halves_are_all_there(monkeypatch):
     program = rewardspec.loads(GRADED).program
     whole = count_groups(program, "graded", 5)
@@ -131,6 +135,7 @@ def test_pairings_begun_again_in_halves_are_all_there(monkeypatch):
     assert halved.signal.groups_without_signal == pytest.approx(whole.signal.groups_without_signal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["MOST_PAIRINGS", "MOST_VALUES", "MOST_SUMS", "_AT_ONCE"])
 def test_what_grows_beyond_a_limit_is_counted_from_below(monkeypatch, limit):
     program = rewardspec.loads(GRADED).program

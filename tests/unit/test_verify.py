@@ -48,6 +48,7 @@ def test_papo_keeps_right_above_wrong_up_to_groups_of_eight():
     assert verdict.groups == sum(math.comb(g + 3, 3) for g in range(2, 9))  # four states of a rollout
 
 
+@pytest.mark.slow
 def test_papo_fails_from_groups_of_nine():
     for size in (9, 10, 16):
         verdict = only(PAPO, [size])
@@ -70,6 +71,7 @@ def test_papo_group_of_sixteen():
     assert float(advantages[12] - advantages[0]) == pytest.approx(0.939, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "weight"), [(4, math.sqrt(3)), (8, 1.0583005), (16, 0.6928203)])
 def test_largest_safe_weight_of_the_process_score(size, weight):
     ((first, last),) = solve_weight(rewardspec.loads(PAPO), "process", [size]).intervals
@@ -81,6 +83,7 @@ def test_largest_safe_weight_of_the_process_score(size, weight):
     assert verify(with_weight(spec, "process", Fraction(weight + 1e-5)), [size])[0].status == "refuted"
 
 
+@pytest.mark.slow
 def test_weights_that_are_always_or_never_safe():
     text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1]}}\nadvantage: grpo\n"
     text += "guarantees: {g: GUARANTEE}\n"
@@ -159,6 +162,7 @@ def kept(advantages, a):
     return {"above": above, "nothing": nothing, "silent": silent, "live": bool(live)}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40, derandomize=True)
 @given(small_specs(), st.integers(2, 4))
 def test_verdicts_are_those_of_brute_force(drawn, size):
@@ -193,6 +197,7 @@ guarantees: {{tie: "any(a != 0 and b == 0) and any(a == 0 and b != 0) and count(
 # What cannot be proved
 
 
+@pytest.mark.slow
 def test_interval_domains_are_searched():
     text = """rewardspec: 1
 components: {a: {range: [0, 1]}, b: {range: [0, 1], weight: 0.5}}
@@ -310,6 +315,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_verify_command(tmp_path):
     path = tmp_path / "papo.yaml"
     path.write_text(PAPO)
@@ -394,6 +400,7 @@ EXPECTED |= {
 FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "dialects")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).with_suffix("").as_posix())
 def test_guarantees_of_published_specs(path):
     expected = EXPECTED.get(path.relative_to(SPECS).with_suffix("").as_posix(), {})
