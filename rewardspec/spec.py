@@ -21,7 +21,8 @@ from rewardspec.ir.graph import DEEPEST_NODE, Node, canonical, walk
 from rewardspec.language.declarations import Declarations, Use
 from rewardspec.language.prelude import dialects, under
 from rewardspec.language.reader import read_declarations
-from rewardspec.lower.lower import Program, lower
+from rewardspec.lower.lower import lower
+from rewardspec.lower.program import Program
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.reward_tokens import Condition
 from rewardspec.syntax.expression import parse_expression

@@ -15,7 +15,7 @@ from rewardspec.ir.checks import find_checks
 from rewardspec.ir.node import Node
 from rewardspec.ir.shares import find_shares
 from rewardspec.language.declarations import Column
-from rewardspec.lower.lower import Program
+from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.text.quoting import python_file
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import inf
 
 from rewardspec.ir.node import Node, walk
-from rewardspec.lower.lower import Program
+from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Domain, Level
 from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE
 

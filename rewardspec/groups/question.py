@@ -22,7 +22,8 @@ from rewardspec.ir.checks import demand, find_checks
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
-from rewardspec.lower.lower import Program, lower
+from rewardspec.lower.lower import lower
+from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level, interval
 from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact

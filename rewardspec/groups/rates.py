@@ -9,7 +9,7 @@ from rewardspec.groups.parts import columns_of
 from rewardspec.groups.points import PolicyModel, column_points
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.node import Node
-from rewardspec.lower.lower import Program
+from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.text.diagnostics import did_you_mean, shorten
 

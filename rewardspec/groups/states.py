@@ -15,7 +15,7 @@ from rewardspec.groups.joint import MOST_STATES, combinations, joint_values
 from rewardspec.groups.parts import connected
 from rewardspec.groups.points import EVENLY, PolicyModel, column_points, users_of
 from rewardspec.ir.node import Node, is_elementwise, walk
-from rewardspec.lower.lower import Program
+from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import Allowance
 

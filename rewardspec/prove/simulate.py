@@ -25,7 +25,7 @@ from rewardspec.groups.states import States, find_states, of_rollout
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.node import Node, walk
 from rewardspec.ir.shares import find_shares
-from rewardspec.lower.lower import Program
+from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.operators import REDUCTIONS

@@ -1,0 +1,109 @@
+"""Components: their shaped values, weights and gates."""
+
+from __future__ import annotations
+
+from rewardspec.ir.graph import Node
+from rewardspec.ir.looking import least_seen
+from rewardspec.language.declarations import Component
+from rewardspec.lower.context import Context
+from rewardspec.lower.convert import as_condition, number
+from rewardspec.lower.values import Skip
+from rewardspec.ops.domain import Level
+from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
+from rewardspec.text.diagnostics import Label
+from rewardspec.text.numbers import format_number
+
+
+def shaped_value(ctx: Context, name: str) -> Node:
+    """A component's shaped value, one for every rollout."""
+    declaration = ctx.declared.components[name]
+    expr = declaration.value
+    if expr is None:
+        raise Skip
+
+    def make() -> Node:
+        node = number(ctx, expr, ctx.user)
+        if node.domain.symbols:
+            ctx.fail(
+                "not-a-number",
+                f"`{name}` holds names, which cannot be rewarded",
+                declaration.span,
+                help="a truth value is a number: `values: [0, 1]`"
+                if {symbol.lower() for symbol in node.domain.symbols} <= {"true", "false", "yes", "no"}
+                else "declare it under `signals:`",
+            )
+        node = ctx.graph.spread(node)
+        ctx.graph.names.setdefault(node, name)
+        check_gate(ctx, declaration)
+        return node
+
+    return ctx.once(("component", name), declaration.span, make)
+
+
+def check_gate(ctx: Context, declaration: Component) -> None:
+    """The sections that say when a component counts, against what is known of its value."""
+    value = declaration.value
+    if not isinstance(value, If) or declaration.when is None:
+        return
+    condition = as_condition(ctx, declaration.when, ctx.user)
+    if condition.domain.constant == 0 and not ctx.declared.given:  # at one step a gate may well be closed
+        labels, help = reachable(ctx, declaration.when)
+        ctx.fail(
+            "gate-never-opens",
+            f"`{declaration.name}` can never count",
+            declaration.when.span,
+            note="never true",
+            labels=labels,
+            help=help,
+        )
+    inner = number(ctx, value.then, ctx.user)
+    if declaration.says("otherwise") or inner.domain.lo >= 0 or ctx.declared.given:
+        return
+    least = least_seen(inner, condition)
+    if least is not None and least < 0:  # a domain alone proves nothing where its parts are related
+        ctx.fail(
+            "otherwise-needed",
+            f"`{declaration.name}` can be below 0, so where it does not count 0 would be a reward",
+            declaration.when.span,
+            help=f"add `otherwise: {format_number(inner.domain.lo)}`, its least value, or `otherwise: ignore`"
+            if least == inner.domain.lo
+            else "add `otherwise:` with the value it has there, or `otherwise: ignore`",
+        )
+
+
+def reachable(ctx: Context, when: Expr) -> tuple[tuple[Label, ...], str | None]:
+    """What makes a comparison with a constant impossible, and the nearest one that is possible."""
+    match when:
+        case Operation(operator=operator, operands=(Name(text=name), Number(value=limit))) if (
+            name in ctx.declared.columns
+        ):
+            column = ctx.declared.columns[name]
+            domain = column.domain
+            low, high = (format_number(end) for end in (domain.lo, domain.hi))
+            if operator in (">=", ">") or (operator == "==" and limit > domain.hi):
+                label, nearest = f"at most {high}", f"did you mean `{name} >= {high}`?"
+            elif operator in ("<=", "<") or (operator == "==" and limit < domain.lo):
+                label, nearest = f"at least {low}", f"did you mean `{name} <= {low}`?"
+            else:
+                label, nearest = str(domain), None
+            return (Label(column.domain_span, f"`{name}` is {label}"),), nearest
+    return (), None
+
+
+def weight_value(ctx: Context, name: str) -> Node:
+    expr = ctx.declared.components[name].weight
+    if expr is None:
+        raise Skip
+
+    def make() -> Node:
+        node = number(ctx, expr, ctx.user)
+        if node.level is Level.ROLLOUT:
+            ctx.fail(
+                "wrong-level",
+                f"the weight of `{name}` differs from rollout to rollout",
+                expr.span,
+                help="a weight is one number a batch or a group; shape the component with `expr:` or `when:`",
+            )
+        return node
+
+    return ctx.once(("weight", name), expr.span, make)

@@ -1,0 +1,116 @@
+"""The state of a lowering, which every function here is given first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, ParamSpec, TypeVar
+
+from rewardspec.ir.graph import Graph, Node, TooLarge
+from rewardspec.language.declarations import Declarations
+from rewardspec.language.prelude import prelude
+from rewardspec.lower.values import Scope, Skip, Value
+from rewardspec.syntax.tree import Expr
+from rewardspec.text.diagnostics import Label, Report
+from rewardspec.text.source import Span
+
+DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
+MOST_STEPS = 50_000
+
+P = ParamSpec("P")
+Made = TypeVar("Made")
+Meaning = Callable[["Context", Expr, Scope], Value]
+
+
+class Context:
+    """What is known while a spec is lowered: its declarations, the graph that grows, and where we are in the text.
+
+    meanings: for each class of tree, the function that gives its value. They are handed in, since they stand above
+    this module and call each other through `value`.
+    """
+
+    def __init__(self, declared: Declarations, report: Report, meanings: Mapping[type[Expr], Meaning]):
+        self.declared = declared
+        self.prelude = prelude(declared.dialect)
+        self.report = report
+        self.meanings = meanings
+        self.graph = Graph()
+        self.user, self.own = Scope(prelude=False), Scope(prelude=True)
+        self.keep: Node | None = None
+        self.copies: Node | None = None
+        self.advantage: Node | None = None
+        self.never: list[tuple[Node, str, Span]] = []  # what has no value, whatever the rollout, if it is asked for
+        self.site: Span | None = None  # the user's text that a definition is inlined at
+        self._done: dict[tuple[object, ...], object] = {}  # None where there is no value
+        self._open: list[tuple[object, ...]] = []  # definitions and components being lowered, for cycles
+        self._depth = 0
+        self._steps = 0
+
+    def value(self, expr: Expr, scope: Scope) -> Value:
+        """What an expression comes to. Raises Skip where it has no value; the reason is in the report then."""
+        self._steps += 1
+        self._depth += 1
+        try:
+            if self._depth > DEEPEST:
+                self.fail("too-deep", f"definitions and expressions nested more than {DEEPEST} deep", expr.span)
+            if self._steps > MOST_STEPS:
+                raise TooLarge
+            self.graph.here = self.site or expr.span
+            return self.meanings[type(expr)](self, expr, scope)
+        finally:
+            self._depth -= 1
+
+    def values(self, exprs: Sequence[Expr], scope: Scope) -> list[Value]:
+        """The values of several expressions; all of them are read before the first error counts."""
+        found, failed = [], False
+        for expr in exprs:
+            try:
+                found.append(self.value(expr, scope))
+            except Skip:
+                failed = True
+        if failed:
+            raise Skip
+        return found
+
+    def attempt(self, make: Callable[P, Made], *args: P.args, **kwargs: P.kwargs) -> Made | None:
+        """What `make` gives; None where it has no value."""
+        try:
+            return make(*args, **kwargs)
+        except Skip:
+            return None
+
+    def once(self, key: tuple[object, ...], span: Span, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once; a cycle through `key` is an error. The key's second part is its name."""
+        key = (*key, self.keep is not None)
+        if key in self._done:
+            found = self._done[key]
+            if found is None:
+                raise Skip
+            return found  # type: ignore[return-value]  # a key is always made by the same function
+        if key in self._open:
+            names = [entry[1] for entry in self._open[self._open.index(key) :]] + [key[1]]
+            self._done[key] = None
+            shown = " -> ".join(f"`{name}`" for name in (names if len(names) < 8 else [*names[:6], "...", names[-1]]))
+            self.fail("cycle", f"`{key[1]}` depends on itself: {shown}", span, help="break the circle")
+        self._open.append(key)
+        try:
+            self._done[key] = made = make()
+            return made
+        except Skip:
+            self._done[key] = None
+            raise
+        finally:
+            self._open.pop()
+
+    def fail(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *,
+        help: str | None = None,
+        note: str = "",
+        labels: tuple[Label, ...] = (),
+    ) -> NoReturn:
+        """Report at the user's text: an error inside the prelude stands where the prelude was used. Raises Skip."""
+        self.report.error(code, message, self.site or span, help=help, note=note, labels=labels)
+        raise Skip

@@ -1,0 +1,111 @@
+"""Values as numbers and as conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rewardspec.ir.graph import Node
+from rewardspec.lower.context import Context
+from rewardspec.lower.values import Axis, Bundle, Scope, Truth, Value
+from rewardspec.ops.operators import ELEMENTWISE
+from rewardspec.syntax.tree import Expr
+from rewardspec.text.diagnostics import shorten
+from rewardspec.text.source import Span
+
+
+def number(ctx: Context, expr: Expr, scope: Scope) -> Node:
+    value = ctx.value(expr, scope)
+    if isinstance(value, Bundle):
+        ctx.fail(
+            "bundle-left-over",
+            "this is one value for each component, and one value is wanted",
+            expr.span,
+            help=f"did you mean `sum({shorten(expr.span.text)}, over=components)`?",
+        )
+    return as_number(ctx, value, expr.span)
+
+
+def as_condition(ctx: Context, expr: Expr, scope: Scope) -> Node:
+    """Whether an expression holds: a node that is never missing."""
+    value = ctx.value(expr, scope)
+    if isinstance(value, Bundle):
+        ctx.fail(
+            "bundle-left-over",
+            "this is one condition for each component, and one is wanted",
+            expr.span,
+            help=f"did you mean `all({shorten(expr.span.text)}, over=components)`?",
+        )
+    return as_truth(ctx, value, expr.span).holds
+
+
+def as_number(ctx: Context, value: Value, span: Span) -> Node:
+    match value:
+        case Truth(holds, fails):
+            graph = ctx.graph
+            return graph.if_(holds, graph.const(1), graph.if_(fails, graph.const(0), graph.missing()))
+        case Axis(name):
+            ctx.fail("not-a-value", f"`{name}` names an axis, not a value", span, help="an axis stands after `over=`")
+        case Node():
+            return value
+    raise AssertionError(f"no number for {value!r}")
+
+
+def as_truth(ctx: Context, value: Value, span: Span) -> Truth:
+    if isinstance(value, Truth):
+        return value
+    node = as_number(ctx, value, span)
+    if not node.domain.condition and node.op != "missing":
+        known = f"it can be {node.domain}"
+        help = "compare it: `... > 0`"
+        if node.domain.symbols:
+            help = f"compare it: `... == {node.domain.symbols[0]}`"
+        ctx.fail("not-a-condition", "a condition is wanted here, which is 0 or 1", span, note=known, help=help)
+    if node.boolean and not node.domain.missing:
+        return Truth(node, ctx.graph.negation(node))
+    if node.constant is not None:
+        return Truth(node, ctx.graph.negation(node))
+    zero, one = ctx.graph.const(0), ctx.graph.const(1)
+    return Truth(ctx.graph.compare("==", node, one), ctx.graph.compare("==", node, zero))
+
+
+def each(make: Callable[..., Value], *values: Value) -> Value:
+    """`make` of the values, component by component where any of them is a bundle."""
+    size = next((len(v.values) for v in values if isinstance(v, Bundle)), None)
+    if size is None:
+        return make(*values)
+    rows = [v.values if isinstance(v, Bundle) else (v,) * size for v in values]
+    return Bundle(tuple(make(*row) for row in zip(*rows, strict=True)))
+
+
+def numbers(ctx: Context, make: Callable[..., Node], values: Sequence[Value], exprs: Sequence[Expr]) -> Value:
+    """`make` of the values as numbers; names (symbols) are refused."""
+
+    def checked(*row: Value) -> Node:
+        nodes = [as_number(ctx, v, e.span) for v, e in zip(row, exprs, strict=True)]
+        for node, e in zip(nodes, exprs, strict=True):
+            if node.domain.symbols:
+                ctx.fail(
+                    "not-a-number",
+                    f"`{shorten(e.span.text)}` holds names, which cannot be computed with",
+                    e.span,
+                    help=f"compare it: `... == {node.domain.symbols[0]}`",
+                )
+        return make(*nodes)
+
+    return each(checked, *values)
+
+
+def simple(ctx: Context, truth: Truth) -> Value:
+    """A node where the condition is never missing: one of `holds`, `fails` always is the case."""
+    if truth.fails is ctx.graph.negation(truth.holds):
+        return truth.holds
+    known = ctx.graph.either(truth.holds, truth.fails)
+    return truth.holds if known.constant == 1 else truth
+
+
+def comparison_of(ctx: Context, operator: str, a: Node, b: Node) -> Value:
+    graph = ctx.graph
+    holds = graph.compare(operator, a, b)
+    if not a.domain.missing and not b.domain.missing:
+        return holds
+    return Truth(holds, graph.compare(ELEMENTWISE[operator].opposite, a, b))

@@ -1,0 +1,161 @@
+"""Reductions: over a group, the batch, or the components."""
+
+from __future__ import annotations
+
+from rewardspec.ir.graph import Node
+from rewardspec.language.declarations import AXES
+from rewardspec.lower.context import Context
+from rewardspec.lower.convert import as_number, as_truth, each, number
+from rewardspec.lower.values import Axis, Bundle, Scope, Value, fold
+from rewardspec.ops.domain import Level
+from rewardspec.ops.operators import REDUCTIONS, SPREADS
+from rewardspec.syntax.tree import Call, Expr, Name
+from rewardspec.text.diagnostics import did_you_mean, shorten
+
+
+def reduction(ctx: Context, expr: Call, scope: Scope) -> Value:
+    name = expr.function.text
+    keywords = {key.text: value for key, value in expr.keywords}
+    exprs = (expr.arguments[0], *(keywords[k] for k in ("where", "by") if k in keywords))
+    x, *rest = ctx.values(exprs, scope)
+    where: Value = rest.pop(0) if "where" in keywords else ctx.graph.const(1)
+    by: Value | None = rest.pop(0) if "by" in keywords else None
+    axis = "group"
+    if "over" in keywords:
+        chosen = keywords["over"]
+        check_axis(ctx, chosen, scope)
+        over = ctx.value(chosen, scope)
+        if not isinstance(over, Axis):
+            ctx.fail("not-an-axis", "`over` takes an axis", chosen.span, help="`group`, `batch` or `components`")
+        axis = over.name
+    parameter = parameter_of(ctx, expr, keywords, scope)
+    ctx.graph.here = ctx.site or expr.span
+    if axis == "components":
+        if by is not None and not (isinstance(by, Node) and by.constant is not None):
+            ctx.fail("by-components", "`by` subdivides groups or the batch, not components", keywords["by"].span)
+        return over_components(ctx, expr, name, x, where, parameter)
+    level = Level.GROUP if axis == "group" else Level.BATCH
+    if by is not None:
+        by = (
+            as_number(ctx, by, keywords["by"].span)
+            if not isinstance(by, Bundle)
+            else ctx.fail("bundle-left-over", "`by` takes one signal", keywords["by"].span)
+        )
+        by = None if by.constant is not None else by
+    return each(lambda v, w: reduced(ctx, expr, name, v, w, by, level, parameter), x, where)
+
+
+def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Scope):
+    """The divisor of `std` and `var`, the `q` of `quantile`: constants."""
+    name = expr.function.text
+    if name in SPREADS:
+        if "ddof" not in keywords:
+            return ctx.declared.ddof
+        found = number(ctx, keywords["ddof"], scope).constant
+        if found not in (0, 1):
+            ctx.fail("numerics", "`ddof` is 0 or 1: the count less `ddof` divides the variance", keywords["ddof"].span)
+        return found
+    if name == "quantile":
+        found = number(ctx, expr.arguments[1], scope).constant
+        if found is None or not 0 <= found <= 1:
+            ctx.fail("not-a-constant", "`q` is a constant from 0 to 1", expr.arguments[1].span)
+        return found
+    return None
+
+
+def check_axis(ctx: Context, chosen: Expr, scope: Scope) -> None:
+    """A name that stands where an axis is wanted, and is none."""
+    if isinstance(chosen, Name) and chosen.text not in (*AXES, *scope.parameters):
+        ctx.fail(
+            "not-an-axis",
+            f"`{shorten(chosen.text)}` is not an axis",
+            chosen.span,
+            help=did_you_mean(chosen.text, AXES, "the axes are `group`, `batch` and `components`"),
+        )
+
+
+def reduced(
+    ctx: Context, expr: Call, name: str, value: Value, where: Value, by: Node | None, over: Level, parameter
+) -> Node:
+    graph, text = ctx.graph, shorten(expr.arguments[0].span.text)
+    mask = as_truth(ctx, where, expr.span).holds
+    if REDUCTIONS[name].boolean:
+        truth = as_truth(ctx, value, expr.arguments[0].span)
+        known = graph.either(truth.holds, truth.fails)
+        mask = graph.both(mask, known)  # a missing condition takes no part
+        x = truth.holds
+    else:
+        x = as_number(ctx, value, expr.arguments[0].span)
+        if x.domain.symbols and name != "count":
+            ctx.fail("not-a-number", f"`{text}` holds names, which cannot be computed with", expr.arguments[0].span)
+    needed = Level.ROLLOUT if over is Level.GROUP else Level.GROUP
+    if x.level < needed:
+        have = "one value for the batch" if x.level is Level.BATCH else "one value for each group"
+        spelling = f"`{text}` alone is that value already"
+        if x.level is Level.GROUP:
+            spelling = f"did you mean `{name}({text}, over=batch)`?"
+        ctx.fail(
+            "wrong-level",
+            f"`{text}` is {have}; there is nothing to reduce over the {over}",
+            expr.span,
+            help=spelling,
+        )
+    if REDUCTIONS[name].keeps_level and over is Level.BATCH and x.level is Level.GROUP:
+        x = graph.spread(x)
+    if mask.level > x.level:
+        ctx.fail(
+            "wrong-level",
+            "`where` differs within what is one value",
+            expr.span,
+            help="reduce the condition first: `any(...)`",
+        )
+    if over is Level.BATCH and ctx.keep is not None:
+        mask = graph.both(mask, ctx.keep)
+    if by is not None and by.level > x.level:
+        ctx.fail("wrong-level", "`by` differs within what is one value", expr.span)
+    return graph.reduce(name, x, mask, by, over, parameter)
+
+
+def over_components(ctx: Context, expr: Call, name: str, value: Value, where: Value, parameter) -> Node:
+    """A reduction over the components axis, written out: the components are known."""
+    graph, text = ctx.graph, shorten(expr.arguments[0].span.text)
+    if not isinstance(value, Bundle):
+        ctx.fail(
+            "wrong-level",
+            f"`{text}` is not one value for each component",
+            expr.span,
+            help="leave `over=components` out, or use `rewards` or `weights`",
+        )
+    if name in ("quantile", "rank", "std_others"):
+        ctx.fail("not-yet", f"`{name}` over components is not known", expr.span)
+    span = expr.arguments[0].span
+    wheres = where.values if isinstance(where, Bundle) else (where,) * len(value.values)
+    masks = [as_truth(ctx, w, expr.span).holds for w in wheres]
+    if REDUCTIONS[name].boolean:
+        truths = [as_truth(ctx, v, span) for v in value.values]
+        if name == "any":
+            return graph.any_of([graph.both(m, t.holds) for m, t in zip(masks, truths, strict=True)])
+        return graph.all_of(
+            [graph.either(graph.negation(m), graph.negation(t.fails)) for m, t in zip(masks, truths, strict=True)]
+        )
+    nodes = [as_number(ctx, v, span) for v in value.values]
+    nodes = [graph.if_(m, x, graph.missing()) for m, x in zip(masks, nodes, strict=True)]
+    zero = graph.const(0)
+    count = fold(lambda a, b: graph.apply("+", a, b), [graph.present(x) for x in nodes])
+    summed = graph.sum_components(nodes)
+    if name == "sum":
+        return graph.coalesce(summed, zero)
+    if name == "count":
+        return count
+    if name in ("min", "max"):
+        operator = "minimum" if name == "min" else "maximum"
+        return fold(lambda a, b: graph.coalesce(graph.apply(operator, a, b), graph.coalesce(a, b)), nodes)
+    mean = graph.apply("/", summed, graph.apply("maximum", count, graph.const(1)))
+    if name == "mean":
+        return mean
+    squares = [graph.apply("*", d, d) for d in (graph.apply("-", x, mean) for x in nodes)]
+    over = graph.apply("-", count, graph.const(parameter))
+    several = graph.compare(">", count, graph.const(1))
+    spread = graph.coalesce(graph.sum_components(squares), zero)
+    variance = graph.if_(several, graph.apply("/", spread, graph.apply("maximum", over, graph.const(1))), zero)
+    return variance if name == "var" else graph.apply("sqrt", variance)

@@ -1,0 +1,177 @@
+"""The sections of a spec that decide over groups and rollouts: keep, refill, advantage, guarantees, labels."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import inf
+
+from rewardspec.ir.graph import Node, TooLarge, walk
+from rewardspec.language.declarations import Use
+from rewardspec.lower.components import shaped_value
+from rewardspec.lower.context import Context
+from rewardspec.lower.convert import as_condition, as_number, as_truth, number
+from rewardspec.lower.names import definition_value
+from rewardspec.lower.unknown import names_in
+from rewardspec.lower.values import Bundle, Skip, Truth
+from rewardspec.ops.domain import Level, interval
+from rewardspec.ops.operators import REDUCTIONS
+from rewardspec.syntax.tree import Expr, Name
+from rewardspec.text.diagnostics import Label, Report, shorten
+
+
+def kept_groups(ctx: Context, expr: Expr) -> Node:
+    node = as_condition(ctx, expr, ctx.user)
+    if node.level is Level.ROLLOUT:
+        ctx.fail(
+            "wrong-level",
+            "`keep` decides about groups, and this differs within one",
+            expr.span,
+            help="reduce it: `any(...)`, `all(...)`, `var(...) > 0`",
+        )
+    node = ctx.graph.spread(node, Level.GROUP)
+    ctx.graph.names.setdefault(node, "keep")
+    return node
+
+
+def drawn_groups(ctx: Context, expr: Expr, keep: Node) -> Node:
+    """How often each group stands in the batch: 0 for those that `keep` leaves out."""
+    graph = ctx.graph
+    score = number(ctx, expr, ctx.user)
+    if score.level is Level.ROLLOUT:
+        ctx.fail(
+            "wrong-level",
+            "`refill` is one score a group, and this differs within one",
+            expr.span,
+            help="reduce it: `mean(...)`, `var(...)`",
+        )
+    if score.domain.symbols:
+        ctx.fail("not-a-number", "`refill` is a score, not a name", expr.span)
+    graph.names.setdefault(score, "refill")
+    score = graph.spread(score, Level.GROUP)
+    once_or_more = interval(Fraction(1), inf)
+    drawn = graph.node("copies", (keep, score), (), Level.GROUP, once_or_more)
+    graph.names.setdefault(drawn, "drawn")
+    node = graph.if_(keep, drawn, graph.const(0))
+    graph.names.setdefault(node, "copies")
+    return node
+
+
+def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
+    """The advantage: 0 for a rollout of which nothing was measured, and outside the kept groups."""
+    if quiet:  # some component has no value, so the schemes have none either
+        names_in(ctx, expr, frozenset(), ctx.user)
+        raise Skip
+    value = ctx.value(expr, ctx.user)
+    if isinstance(value, Bundle):
+        ctx.fail(
+            "bundle-left-over",
+            "this is one value for each component, and the advantage is one for a rollout",
+            expr.span,
+            help=f"did you mean `sum({shorten(expr.span.text)}, over=components)`?",
+        )
+    node = as_number(ctx, value, expr.span)
+    if node.level is not Level.ROLLOUT:
+        ctx.fail(
+            "wrong-level",
+            f"this is one value for a {node.level}, and the advantage needs one for every rollout",
+            expr.span,
+            help="compare each rollout with its group: `center`, `zscore` or a scheme such as `grpo`",
+        )
+    graph = ctx.graph
+    graph.here = expr.span
+    measured = graph.any_of([graph.present(shaped_value(ctx, name)) for name in ctx.declared.components])
+    node = graph.if_(measured, node, graph.const(0))
+    if ctx.keep is not None:
+        node = graph.if_(ctx.keep, node, graph.const(0))
+    return node
+
+
+def promise(ctx: Context, expr: Expr) -> Node:
+    """A guarantee: broken where it fails, and not where it is missing."""
+    value = ctx.value(expr, ctx.user)
+    if isinstance(value, Bundle):
+        value = Truth(
+            ctx.graph.all_of([as_truth(ctx, v, expr.span).holds for v in value.values]),
+            ctx.graph.any_of([as_truth(ctx, v, expr.span).fails for v in value.values]),
+        )
+    return ctx.graph.negation(as_truth(ctx, value, expr.span).fails)
+
+
+def label_of_one(ctx: Context, expr: Expr) -> Node:
+    """Whether a trajectory is given a token, before there are groups, batches or steps."""
+    return condition_of_one(ctx, expr, "a label is given to one trajectory before training")
+
+
+def asked_when(ctx: Context, use: Use, only_when: Expr) -> Node:
+    """Whether a reward function is asked about a rollout."""
+    node = condition_of_one(ctx, only_when, f"whether `{use.column}` is measured is told from one rollout")
+    uses = ctx.declared.uses
+    columns = [n.attributes[0] for n in walk([node]) if n.op == "column"]
+    if not columns:
+        ctx.fail(
+            "asked-of-nothing",
+            f"whether `{use.column}` is measured does not depend on anything that is measured",
+            only_when.span,
+            help="compare what the rollout has: `correct >= 1`",
+        )
+    for column in columns:
+        if column in uses and uses[column].only_when is not None:
+            itself = column == use.column
+            ctx.fail(
+                "asked-late",
+                f"`{use.column}` is asked for by " + ("its own value" if itself else f"`{column}`"),
+                only_when.span,
+                labels=() if itself else (Label(uses[column].span, "not measured everywhere itself"),),
+                help="`only_when` can compare what is measured for every rollout",
+            )
+    return node
+
+
+def condition_of_one(ctx: Context, expr: Expr, why: str) -> Node:
+    """A condition on one rollout's own values."""
+    node = as_condition(ctx, expr, ctx.user)
+    if any(n.op in (*REDUCTIONS, "given", "copies") for n in walk([node])):
+        ctx.fail(
+            "wrong-level",
+            f"{why}, and this looks at its group, batch or step",
+            expr.span,
+            help="compare its own components: `correct >= 1`",
+        )
+    return ctx.graph.spread(node)
+
+
+def check_definitions(ctx: Context) -> None:
+    """Names in definitions that nothing uses; values are lowered, functions read through."""
+    for definition in ctx.declared.functions.values():
+        parameters = frozenset(name for name, _ in definition.signature.parameters or ())
+        for _, default in definition.signature.parameters or ():
+            if default is not None:
+                names_in(ctx, default, frozenset(), ctx.user)
+        if definition.body is not None:
+            names_in(ctx, definition.body, parameters, ctx.user)
+    for name in ctx.declared.values:
+        ctx.attempt(definition_value, ctx, name, ctx.user, None)
+
+
+def logged_total(ctx: Context, results: list[Node]) -> Node | None:
+    """What the spec's own `total` is, or the prelude's, one for every rollout: the reward that trainers log.
+
+    The prelude's where the spec's own is no such number, or reads what no result of a call reads. None for a
+    spec that has no room for either.
+    """
+    read = {n for n in walk(results) if n.op in ("column", "given")}
+    names, report, ctx.report = dict(ctx.graph.names), ctx.report, Report()
+    try:
+        for scope in [ctx.user] * ("total" in ctx.declared.values) + [ctx.own]:
+            node = ctx.attempt(number, ctx, Name(ctx.declared.place.value, "total"), scope)
+            if (
+                node is not None
+                and not node.domain.symbols
+                and read.issuperset(n for n in walk([node]) if n.op in ("column", "given"))
+            ):
+                return ctx.graph.spread(node)
+    except TooLarge:
+        pass
+    finally:
+        ctx.graph.names, ctx.report = names, report  # nothing is called otherwise because of a log
+    return None

@@ -1,0 +1,87 @@
+"""Names that are known, and what is said of those that are not."""
+
+from __future__ import annotations
+
+from rewardspec.language.declarations import AXES, GIVEN, Definition
+from rewardspec.lower.context import Context
+from rewardspec.lower.values import Scope
+from rewardspec.ops.functions import FUNCTIONS
+from rewardspec.syntax.foreign import NAMES, way_out
+from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
+from rewardspec.text.diagnostics import shorten
+
+
+def knows(ctx: Context, name: str) -> bool:
+    return name in known_names(ctx, ctx.user)
+
+
+def known_names(ctx: Context, scope: Scope) -> list[str]:
+    own = (
+        []
+        if scope.prelude
+        else [*ctx.declared.values, *ctx.declared.columns, *ctx.declared.components, *ctx.declared.damaged]
+    )
+    extra = ["advantage"] if ctx.advantage is not None else []
+    return [*scope.parameters, *own, *ctx.prelude.values, *GIVEN, *extra]
+
+
+def is_symbol(ctx: Context, text: str) -> bool:
+    return any(text in (column.domain.symbols or ()) for column in ctx.declared.columns.values())
+
+
+def function_named(ctx: Context, name: str, scope: Scope) -> Definition | None:
+    if not scope.prelude and name in ctx.declared.functions:
+        return ctx.declared.functions[name]
+    return ctx.prelude.functions.get(name)
+
+
+def unknown(ctx: Context, expr: Name, scope: Scope) -> None:
+    name = expr.text
+    known = known_names(ctx, scope)
+    help = None
+    if name.lower() in ("yes", "no", "true", "false", "on", "off"):
+        help = f"`{name}` is a name here; write 1 or 0"
+    elif name.lower() in ("none", "null", "nan"):
+        help = "what was not measured is `missing`"
+    elif name == "advantage":
+        help = "`advantage` can be used in `guarantees:` only"
+    elif name in FUNCTIONS:
+        help = f"it is a function: `{FUNCTIONS[name].signature(name)}`"
+    elif (definition := function_named(ctx, name, scope)) is not None:
+        help = f"it is a function: `{definition.signature.span.text}`"
+    else:
+        help = way_out(name, known, NAMES)
+    if help is None:
+        own = dict.fromkeys((*ctx.declared.columns, *ctx.declared.components))
+        shown = ", ".join(f"`{name}`" for name in own)
+        help = f"declare it under `signals:`, or define it; the spec has {shown}" if own else None
+    ctx.report.error("unknown-name", f"there is no `{shorten(name)}`", ctx.site or expr.span, help=help)
+
+
+def unknown_function(ctx: Context, name: Name, scope: Scope) -> None:
+    if not scope.prelude and name.text in ctx.declared.damaged:
+        return  # what is wrong with its definition has been said
+    known = [*FUNCTIONS, *ctx.prelude.functions, *([] if scope.prelude else ctx.declared.functions)]
+    help = way_out(name.text, known, NAMES)
+    if knows(ctx, name.text) or name.text in scope.parameters:
+        help = f"`{name.text}` is a value; it takes no arguments"
+    ctx.report.error("unknown-function", f"there is no function `{shorten(name.text)}`", name.span, help=help)
+
+
+def names_in(ctx: Context, expr: Expr, parameters: frozenset[str], scope: Scope) -> None:
+    """Report every unknown name and function of an expression."""
+    match expr:
+        case Name(text=text):
+            if text not in parameters and text not in AXES and not knows(ctx, text) and not is_symbol(ctx, text):
+                unknown(ctx, expr, scope)
+        case Call():
+            if function_named(ctx, expr.function.text, scope) is None and expr.function.text not in FUNCTIONS:
+                unknown_function(ctx, expr.function, scope)
+            for argument in (*expr.arguments, *(value for _, value in expr.keywords)):
+                names_in(ctx, argument, parameters, scope)
+        case Operation(operands=operands):
+            for operand in operands:
+                names_in(ctx, operand, parameters, scope)
+        case If():
+            for part in (expr.condition, expr.then, expr.otherwise):
+                names_in(ctx, part, parameters, scope)
