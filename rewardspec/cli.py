@@ -501,7 +501,7 @@ def score_(
 
 
 def _allow_key(hosts: list[str]) -> None:
-    from rewardspec.rewards.judge_key import allow_key
+    from rewardspec.rewards.judge import allow_key
 
     try:
         allow_key(*hosts)

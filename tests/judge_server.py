@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rewardspec.rewards import judge_client
+from rewardspec.rewards.judge import client as judge_client
 from rewardspec.rewards.judge import rubric
 
 TIERS = (0, 0.5, 1)

@@ -17,8 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardspec.rewards import BadReference, find_reward
-from rewardspec.rewards.code import no_error, pass_rate, program_of, read_tests, same_output
-from rewardspec.rewards.sandbox import (
+from rewardspec.rewards.code import no_error, pass_rate
+from rewardspec.rewards.code.cases import read_tests
+from rewardspec.rewards.code.output import same_output
+from rewardspec.rewards.code.program import program_of
+from rewardspec.rewards.code.runner.plain import decode, encode
+from rewardspec.rewards.code.sandbox import (
     _CHILD,
     Limits,
     Result,
@@ -28,7 +32,6 @@ from rewardspec.rewards.sandbox import (
     run_with_inputs,
     run_with_tests,
 )
-from rewardspec.rewards.sandbox_child.plain import decode, encode
 
 pytestmark = pytest.mark.slow  # processes, one after another
 
@@ -387,7 +390,7 @@ def processes_with(mark):
 @pytest.fixture
 def mark(monkeypatch):
     mark = f"# {uuid.uuid4()}"
-    monkeypatch.setattr("rewardspec.rewards.sandbox._CHILD", _CHILD + mark)
+    monkeypatch.setattr("rewardspec.rewards.code.sandbox._CHILD", _CHILD + mark)
     return mark
 
 
@@ -438,7 +441,7 @@ def test_no_process_is_left(kind, mode, mark):
 
 def test_no_process_outlives_the_trainer(mark, tmp_path):
     trainer = (
-        "import rewardspec.rewards.sandbox as s\n"
+        "import rewardspec.rewards.code.sandbox as s\n"
         f"s._CHILD += {mark!r}\n"
         "s.run_with_inputs('import time; time.sleep(300)', [''], s.Limits(timeout=300, total=300))"
     )
@@ -622,7 +625,7 @@ def test_a_machine_without_namespaces_says_so(tmp_path):
     """A kernel that refuses namespaces, as a container's may, played."""
     script = tmp_path / "asks.py"
     script.write_text(
-        "import logging, os, rewardspec.rewards.sandbox as s\n"
+        "import logging, os, rewardspec.rewards.code.sandbox as s\n"
         "logging.basicConfig(format='%(message)s')\n"
         "real = s.run_with_inputs\n"
         "def refuse(*args, mode=None):\n"
@@ -683,7 +686,7 @@ def test_where_nothing_can_be_run_nothing_is_scored(monkeypatch, caplog):
     def refuse():
         raise SandboxError("no process can be started")
 
-    monkeypatch.setattr("rewardspec.rewards.code.protections", refuse)
+    monkeypatch.setattr("rewardspec.rewards.code.verdicts.protections", refuse)
     assert scores("print(2)", DOUBLE) == (None, None)
     assert "no process can be started" in caplog.text
     monkeypatch.undo()
@@ -772,7 +775,7 @@ TRICKS = {
                 except Exception: pass
             return 0
     """,
-    "kills the judge": """
+    "kills the tester": """
         import os, signal
         def f(x):
             if os.getpid() > 99 and os.getuid() < 1 << 30: return 0  # not confined: others live here
@@ -862,7 +865,7 @@ def test_a_program_that_ends_early_has_an_error(trick):
         for trick in ("reads the tests", "looks for what is expected", "writes to all files")
         for mode in MODES
     ]
-    + [("kills the judge", mode) for mode in MODES if mode != "limits"],  # there it could kill anything
+    + [("kills the tester", mode) for mode in MODES if mode != "limits"],  # there it could kill anything
 )
 def test_tricks_in_every_mode(trick, mode):
     program = textwrap.dedent(TRICKS[trick])
@@ -880,7 +883,7 @@ def test_equal_programs_are_run_once(monkeypatch):
         seen.append(program)
         return run_with_inputs(program, inputs, limits, **rest)
 
-    monkeypatch.setattr("rewardspec.rewards.code.run_with_inputs", count)
+    monkeypatch.setattr("rewardspec.rewards.code.verdicts.run_with_inputs", count)
     tests = {"inputs": [""], "outputs": ["once"]}
     texts = ["print('once')", "print('once') ", "```\nprint('once')```"]
     assert pass_rate(texts, [tests] * 3) == [1, 1, 1]

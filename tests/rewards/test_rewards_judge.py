@@ -20,7 +20,7 @@ from judge_server import OWN, TIERS, asked, failed, said, serving, surroundings,
 from rewardspec.ops.domain import finite
 from rewardspec.rewards import BadReference, find_reward
 from rewardspec.rewards.judge import rubric
-from rewardspec.rewards.judge_client import EndpointError
+from rewardspec.rewards.judge.client import EndpointError
 
 ROOT = Path(__file__).parents[2]
 
@@ -243,7 +243,7 @@ import sys
 from rewardspec.rewards import find_reward
 known = find_reward("judge.rubric")
 known.domain(**known.options({"template": "papo", "model": "m"}))
-heavy = {"httpx", "torch", "rewardspec.rewards.judge_client"} & set(sys.modules)
+heavy = {"httpx", "torch", "rewardspec.rewards.judge.client"} & set(sys.modules)
 assert not heavy, heavy
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardspec.rewards.judge_answer import find_score
+from rewardspec.rewards.judge.answer import find_score
 
 TIERS = (0, 0.5, 1)
 

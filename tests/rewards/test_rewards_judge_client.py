@@ -14,9 +14,10 @@ import httpx
 import pytest
 from judge_server import OWN, TIERS, Reply, asked, failed, said, serving, surroundings, verdicts, warnings
 
-from rewardspec.rewards import find_reward, judge_client
+from rewardspec.rewards import find_reward
+from rewardspec.rewards.judge import client as judge_client
 from rewardspec.rewards.judge import rubric
-from rewardspec.rewards.judge_client import EndpointError
+from rewardspec.rewards.judge.client import EndpointError
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 __all__ = ["surroundings"]

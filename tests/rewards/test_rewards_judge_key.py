@@ -14,10 +14,11 @@ from judge_server import Reply, asked, failed, said, serving, surroundings, verd
 from typer.testing import CliRunner
 
 from rewardspec.cli import app
-from rewardspec.rewards import judge_client, judge_key
-from rewardspec.rewards.judge_answer import LONGEST, find_score
-from rewardspec.rewards.judge_client import EndpointError
-from rewardspec.rewards.judge_key import Secret, key_for, origin
+from rewardspec.rewards.judge import client as judge_client
+from rewardspec.rewards.judge import key as judge_key
+from rewardspec.rewards.judge.answer import LONGEST, find_score
+from rewardspec.rewards.judge.client import EndpointError
+from rewardspec.rewards.judge.key import Secret, key_for, origin
 
 __all__ = ["surroundings"]
 

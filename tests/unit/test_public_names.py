@@ -16,6 +16,7 @@ NAMES = [  # module, what is imported from it; without a trainer
     ("rewardspec.rewards.toolrl", ["correctness"]),
     ("rewardspec.rewards.code", ["pass_rate", "no_error"]),
     ("rewardspec.rewards.sandbox", ["protections"]),
+    ("rewardspec.rewards.code.sandbox", ["protections"]),
     ("rewardspec.rewards.judge", ["rubric"]),
     ("rewardspec.rewards.judge_key", ["allow_key"]),
     ("rewardspec.adapters.binding", ["BindingError"]),

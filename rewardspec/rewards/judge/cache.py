@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -10,6 +11,15 @@ from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _FILE = "judge.sqlite"
+
+
+def cache_folder(cache: str) -> Path | None:
+    """The folder that `cache` names: `user` for the user's own, None for `none`."""
+    if cache == "none":
+        return None
+    if cache == "user":
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rewardspec"
+    return Path(cache).expanduser()
 
 
 def recall(folder: Path, requests: Iterable[str]) -> dict[str, str] | None:

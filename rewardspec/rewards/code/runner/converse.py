@@ -7,7 +7,7 @@ import operator
 import socket
 from collections.abc import Callable
 
-from rewardspec.rewards.sandbox_child.plain import decode, encode
+from rewardspec.rewards.code.runner.plain import decode, encode
 
 LONGEST = 64 << 20  # bytes of a message
 MUTABLE = (list, dict, set, bytearray)

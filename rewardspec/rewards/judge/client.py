@@ -18,12 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
-from rewardspec.rewards.judge_key import Secret, hidden_in_logs
+from rewardspec.rewards.judge.key import Secret, hidden_in_logs
+from rewardspec.rewards.judge.library import client_library
 from rewardspec.text.shown import shown
 
 if TYPE_CHECKING:
@@ -125,15 +125,6 @@ def ask_all(
     if requests:
         _apart(_ask_all(endpoint, requests, answers, answered, missing))
     return missing
-
-
-def client_library() -> ModuleType:
-    """httpx. Raises ModuleNotFoundError, with the way out."""
-    try:
-        import httpx
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("a judge is asked through httpx: pip install 'rewardspec[rewards]'") from None
-    return httpx
 
 
 def _apart(work: Coroutine) -> None:

@@ -14,8 +14,8 @@ import re
 import socket
 from collections.abc import Callable
 
-from rewardspec.rewards.sandbox_child.converse import MUTABLE, Channel, Gone
-from rewardspec.rewards.sandbox_child.plain import decode, encode
+from rewardspec.rewards.code.runner.converse import MUTABLE, Channel, Gone
+from rewardspec.rewards.code.runner.plain import decode, encode
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
@@ -31,60 +31,60 @@ class Unusable(BaseException):
 class Remote:
     """An object of the program, for a test. It equals nothing but another such object that says so."""
 
-    def __init__(self, judge: Judge, number: int):
-        self.__dict__.update(_judge=judge, _number=number)
+    def __init__(self, tester: Tester, number: int):
+        self.__dict__.update(_tester=tester, _number=number)
 
     def __call__(self, *args, **kwargs):
-        return self._judge.ask("call", self, list(args), kwargs)
+        return self._tester.ask("call", self, list(args), kwargs)
 
     def __getattr__(self, name):
         if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__doc__", "__dict__"):
             raise AttributeError(name)
-        return self._judge.ask("attribute", self, name)
+        return self._tester.ask("attribute", self, name)
 
     def __setattr__(self, name, value):
-        self._judge.ask("assign", self, name, value)
+        self._tester.ask("assign", self, name, value)
 
     def __getitem__(self, key):
-        return self._judge.ask("item", self, key)
+        return self._tester.ask("item", self, key)
 
     def __setitem__(self, key, value):
-        self._judge.ask("put", self, key, value)
+        self._tester.ask("put", self, key, value)
 
     def __iter__(self):
-        return self._judge.ask("iterate", self)
+        return self._tester.ask("iterate", self)
 
     def __next__(self):
-        return self._judge.ask("next", self)
+        return self._tester.ask("next", self)
 
     def __len__(self):
-        return operator.index(self._judge.ask("length", self))
+        return operator.index(self._tester.ask("length", self))
 
     def __bool__(self):
-        return self._judge.ask("true", self) is True
+        return self._tester.ask("true", self) is True
 
     def __str__(self):
-        return str(self._judge.ask("text", self))
+        return str(self._tester.ask("text", self))
 
     def __repr__(self):
-        return str(self._judge.ask("represent", self))
+        return str(self._tester.ask("represent", self))
 
     def __instancecheck__(self, instance):
-        return self._judge.ask("instance", instance, self) is True
+        return self._tester.ask("instance", instance, self) is True
 
     def __eq__(self, other):
-        return self._judge.ask("equal", self, other) is True if isinstance(other, Remote) else NotImplemented
+        return self._tester.ask("equal", self, other) is True if isinstance(other, Remote) else NotImplemented
 
     def __lt__(self, other):
-        return self._judge.ask("less", self, other) is True if isinstance(other, Remote) else NotImplemented
+        return self._tester.ask("less", self, other) is True if isinstance(other, Remote) else NotImplemented
 
     def __le__(self, other):
-        return self._judge.ask("less_equal", self, other) is True if isinstance(other, Remote) else NotImplemented
+        return self._tester.ask("less_equal", self, other) is True if isinstance(other, Remote) else NotImplemented
 
     __hash__ = object.__hash__
 
 
-class Judge:
+class Tester:
     """The test's side of the conversation."""
 
     def __init__(self, connection: socket.socket):
@@ -175,13 +175,13 @@ def _raised(data: object) -> BaseException:
     return error
 
 
-def judge(case: dict, connection: socket.socket) -> dict[str, bool]:
+def holds(case: dict, connection: socket.socket) -> dict[str, bool]:
     """Whether the test holds, and whether the program ran into an error of its own in it.
 
     case: {"imports", "code"}, texts in Python, or {"function", "args", "expected"}. `unusable`: a test asks for what
     is not here.
     """
-    side = Judge(connection)
+    side = Tester(connection)
     missing: set[str] = set()
     try:
         scope: dict[str, object] = {"__name__": "test", "__builtins__": builtins}
@@ -204,7 +204,7 @@ def _of_program(error: BaseException) -> bool:
     return getattr(error, "of_program", False)
 
 
-def _call_holds(side: Judge, case: dict) -> bool:
+def _call_holds(side: Tester, case: dict) -> bool:
     name = case["function"]
     found = side.names([name, "Solution"])
     if name not in found and isinstance(found.get("Solution"), Remote):
@@ -252,7 +252,7 @@ def _key(key: object) -> str:
     return key if isinstance(key, str) else json.dumps(key) if isinstance(key, bool | int | float) else repr(key)
 
 
-def _test_holds(side: Judge, code: str, scope: dict[str, object], missing: set[str]) -> bool:
+def _test_holds(side: Tester, code: str, scope: dict[str, object], missing: set[str]) -> bool:
     """Run a test, whose names are the program's where they are in no `scope`; those that it has not go to `missing`."""
     tree = ast.parse(code)
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

@@ -17,9 +17,9 @@ import time
 import types
 from collections.abc import Callable
 
-from rewardspec.rewards.sandbox_child.confine import Confinement, die_with_parent, enter, hide
+from rewardspec.rewards.code.runner.confine import Confinement, die_with_parent, enter, hide
 
-JUDGE_BYTES = 1 << 30  # of address space
+TESTER_BYTES = 1 << 30  # of address space
 # what programs like to import: once here instead of once a test
 COMMON = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string")
 COMMON += ("threading", "typing")
@@ -31,7 +31,7 @@ def main() -> None:
     die_with_parent(request["parent"])
     in_python = request["secrets"] is not None
     if in_python:  # for the others these take longer than a program does, and later the file system is another
-        importlib.import_module("rewardspec.rewards.sandbox_child.judge")
+        importlib.import_module("rewardspec.rewards.code.runner.tester")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a trainer may ignore or block it, and that is inherited
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -55,7 +55,7 @@ def main() -> None:
             continue
         if i:
             confinement.fresh_folder()
-        run = _run_with_judge if in_python else _run_with_input
+        run = _run_test_in_python if in_python else _run_with_input
         _report(run(confinement, request, i, seconds))
     confinement.kill_all()
 
@@ -195,12 +195,12 @@ def _rest(reader: int, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _run_with_judge(confinement: Confinement, request: dict, i: int, seconds: float) -> dict:
+def _run_test_in_python(confinement: Confinement, request: dict, i: int, seconds: float) -> dict:
     """One test in Python: whether it holds, and how it ended."""
     import socket
 
-    from rewardspec.rewards.sandbox_child.converse import Gone, hold_program
-    from rewardspec.rewards.sandbox_child.judge import judge
+    from rewardspec.rewards.code.runner.converse import Gone, hold_program
+    from rewardspec.rewards.code.runner.tester import holds
 
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()
@@ -214,15 +214,15 @@ def _run_with_judge(confinement: Confinement, request: dict, i: int, seconds: fl
 
     def decide() -> int:
         hide()
-        os.lseek(4, 0, os.SEEK_SET)  # one offset for all that judge
+        os.lseek(4, 0, os.SEEK_SET)  # one offset for all testers
         with open(4, "rb") as file:
             case = json.loads(file.read().splitlines()[i])
-        _write_all(5, json.dumps(judge(case, socket.socket(fileno=3))).encode())
+        _write_all(5, json.dumps(holds(case, socket.socket(fileno=3))).encode())
         return 0
 
     _fork(confinement, request["memory"], seconds, {3: theirs.fileno()}, hold)
     theirs.close()
-    pid = _fork(confinement, JUDGE_BYTES, seconds, {3: ours.fileno(), 4: request["secrets"], 5: writer}, decide)
+    pid = _fork(confinement, TESTER_BYTES, seconds, {3: ours.fileno(), 4: request["secrets"], 5: writer}, decide)
     os.close(writer)
     ours.close()
     written, end = _watch(pid, reader, 1 << 12, seconds)

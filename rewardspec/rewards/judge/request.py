@@ -1,0 +1,60 @@
+"""What is sent to a judge, and to which address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from urllib.parse import urlsplit
+
+_OWN_FIELDS = ("messages", "model", "temperature", "max_tokens", "stream", "n")
+
+
+def body_of(text: str, model: str, temperature: float | None, max_tokens: int | None, extra: dict | None) -> dict:
+    """The body of a request."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # JSON in UTF-8 has no lone surrogates
+    body = {"model": model, "messages": [{"role": "user", "content": whole}]}
+    sampling = {"temperature": temperature, "max_tokens": max_tokens}
+    return body | {key: value for key, value in sampling.items() if value is not None} | (extra or {})
+
+
+def check_extra(extra: dict | None) -> None:
+    """Raises ValueError for fields of a request that are not for `extra` to say, or that JSON does not have."""
+    clash = sorted({*(extra or {})} & {*_OWN_FIELDS})
+    if clash:
+        raise ValueError(f"`extra` cannot set {', '.join(clash)}")
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"`extra` holds what JSON cannot: {error}") from None
+
+
+def digest(url: str, body: dict) -> str:
+    """What identifies a request: everything that its answer depends on."""
+    return hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
+
+
+def endpoint_url(url: str | None) -> str:
+    """The address of chat completions: of `url`, else of OPENAI_BASE_URL. Raises ValueError."""
+    if url is not None:
+        return address_of(url, "`url`")
+    if not os.environ.get("OPENAI_BASE_URL"):
+        raise ValueError("no judge to ask: give `url`, such as http://localhost:8000/v1, or set OPENAI_BASE_URL")
+    return address_of(os.environ["OPENAI_BASE_URL"], "OPENAI_BASE_URL")
+
+
+def address_of(url: str, where: str) -> str:
+    """The address to be asked. Raises ValueError."""
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        odd = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+        odd = odd or "@" in parts.netloc or "?" in url or "#" in url or " " in url or not url.isprintable()
+    except ValueError:
+        odd = True
+    if odd:
+        raise ValueError(
+            f"{where} is an address such as http://localhost:8000/v1, without user name, password or query; "
+            "a key is read from OPENAI_API_KEY"
+        )
+    return url.rstrip("/") + "/chat/completions"
