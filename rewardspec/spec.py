@@ -341,13 +341,19 @@ def load(path: str | PathLike, *, constants: Mapping[str, object] = {}, advantag
     return loads(source.text, source.name, constants=constants, advantage=advantage)
 
 
+MOST_BYTES = LARGEST_FILE * 4
+
+
 def read_file(path: str | PathLike) -> tuple[Source | None, Report]:
     """The text of a file; None where it is too large or not UTF-8."""
-    report = Report()
     with open(path, "rb") as file:
-        data = file.read(LARGEST_FILE * 4 + 1)
-    name = str(path)
-    if len(data) > LARGEST_FILE * 4:
+        return read_bytes(file.read(MOST_BYTES + 1), str(path))
+
+
+def read_bytes(data: bytes, name: str) -> tuple[Source | None, Report]:
+    """The text that the bytes of a file are; None where they are over `MOST_BYTES`, or not UTF-8."""
+    report = Report()
+    if len(data) > MOST_BYTES:
         report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", Source(name, "").span(0, 0))
         return None, report
     try:

@@ -1,19 +1,20 @@
-"""Diagnostics for other programs: SARIF 2.1.0, and the annotations of GitHub Actions."""
+"""Diagnostics as SARIF 2.1.0, for code scanning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from rewardspec._version import __version__
 from rewardspec.text.diagnostics import Diagnostic
-from rewardspec.text.shown import inert, shown
 
+_Json = dict[str, Any]
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(diagnostics: Sequence[Diagnostic], page: Callable[[str], str | None]) -> dict:
+def sarif(diagnostics: Sequence[Diagnostic], page: Callable[[str], str | None]) -> _Json:
     """One run of results, each with its rule and places. Files are relative to the working directory.
 
     page: the text that explains a code, if there is one.
@@ -38,7 +39,7 @@ def sarif(diagnostics: Sequence[Diagnostic], page: Callable[[str], str | None]) 
     }
 
 
-def _rule(code: str, text: str | None) -> dict:
+def _rule(code: str, text: str | None) -> _Json:
     """What a code means: the page that `rewardspec explain` shows, which is Markdown, or the words of the code."""
     if text is None:
         return {"id": code, "shortDescription": {"text": code.replace("-", " ")}}
@@ -51,7 +52,7 @@ def _rule(code: str, text: str | None) -> dict:
     }
 
 
-def _result(diagnostic: Diagnostic, rule: int) -> dict:
+def _result(diagnostic: Diagnostic, rule: int) -> _Json:
     found = diagnostic.to_json()
     text = diagnostic.message + (f"\n{diagnostic.help}" if diagnostic.help else "")
     result = {
@@ -69,7 +70,7 @@ def _result(diagnostic: Diagnostic, rule: int) -> dict:
     return result
 
 
-def _location(place: dict) -> dict:
+def _location(place: _Json) -> _Json:
     region = {
         "startLine": place["line"],
         "startColumn": place["column"],
@@ -86,22 +87,3 @@ def _uri(file: str) -> str:
         return quote(path.as_posix())
     path, here = path.resolve(), Path.cwd().resolve()
     return quote(path.relative_to(here).as_posix()) if path.is_relative_to(here) else path.as_uri()
-
-
-def github(diagnostic: Diagnostic) -> str:
-    """A workflow command that annotates the line."""
-    found = diagnostic.to_json()
-    place = f"file={_property(found['file'])},line={found['line']},col={found['column']}"
-    text = diagnostic.message + (f" ({diagnostic.help})" if diagnostic.help else "")
-    text += "".join(f"\n{label.span.place()}: {label.message}" for label in diagnostic.labels)
-    kind = "notice" if diagnostic.severity == "note" else diagnostic.severity
-    return f"::{kind} {place},title={_property(diagnostic.code)}::{_message(text)}"
-
-
-def _message(text: str) -> str:
-    return "%0A".join(inert(shown(line)) for line in text.replace("%", "%25").split("\n"))
-
-
-def _property(text: str) -> str:
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return inert(shown(text)).replace(":", "%3A").replace(",", "%2C")

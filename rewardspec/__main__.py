@@ -1,0 +1,6 @@
+"""`python -m rewardspec`, the same as `rewardspec`."""
+
+from rewardspec.cli import main
+
+if __name__ == "__main__":
+    main()

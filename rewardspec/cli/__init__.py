@@ -1,0 +1,61 @@
+"""The commands: one file each in `commands/`; their options, how specs are read, and how they print, apart.
+
+Exit status: 0 clean, 1 errors in a spec, 2 misuse of the command, 130 broken off.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from rewardspec._version import __version__
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context  # typer carries click within itself
+
+COMMANDS = "rewardspec.cli.commands"
+
+
+class _Commands(TyperGroup):
+    """The files of `commands/`, each imported when it is asked for: `check.py` has `command`, which is `check`."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return sorted(found.name for found in iter_modules(import_module(COMMANDS).__path__))
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        one.command(cmd_name)(import_module(f"{COMMANDS}.{cmd_name}").command)
+        return typer.main.get_command(one)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Reward specs: read, checked, compiled to one torch advantage function.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        typer.echo(f"rewardspec {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point of the `rewardspec` command."""
+    try:
+        app(prog_name="rewardspec")
+    except BrokenPipeError:  # `| head`: whoever read us has seen enough
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,89 @@
+"""`rewardspec check`: everything that is wrong with specs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import Files, Rates, Set, TotalSteps, constants_of, one_of, sizes_of
+from rewardspec.cli.printing.lines import misuse, say, say_json
+from rewardspec.cli.reading import expanded, name_of, source_of
+from rewardspec.groups.rates import read_rates
+from rewardspec.lint.finding import Run, codes, look, page
+from rewardspec.spec import check
+from rewardspec.text.diagnostics import Diagnostic
+from rewardspec.text.shown import shown
+
+
+def command(
+    files: Files,
+    format: Annotated[str, typer.Option(help="text, json, sarif or github.")] = "text",
+    errors: Annotated[
+        list[str], typer.Option("--error", metavar="CODE", help="Take this finding for an error; can be repeated.")
+    ] = [],  # noqa: B006
+    strict: Annotated[bool, typer.Option(help="Take every finding for an error.")] = False,
+    rates: Rates = "",
+    group_sizes: Annotated[
+        str, typer.Option("-g", "--group-size", help="Group sizes of the run: `8`, `2,4,8` or `2..8`.")
+    ] = "",
+    total_steps: TotalSteps = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Say everything that is wrong with specs, before anything runs."""
+    one_of(format, "text", "json", "sarif", "github")
+    for code in errors:
+        if code not in codes():
+            misuse(f"there is no finding {code!r}; `rewardspec list findings` shows all")
+    if rates and not group_sizes:
+        misuse("--p tells how many groups have a gradient in groups of a size: add -g 8")
+    sizes = sizes_of(group_sizes) if group_sizes else []
+    try:
+        run = Run(read_rates(rates) if rates else {}, sizes, total_steps)
+    except ValueError as error:
+        misuse(str(error))
+    constants = constants_of(set_)
+    found: list[Diagnostic] = []
+    notes: list[Diagnostic] = []  # what was not looked at
+    paths = expanded(files)
+    for path in paths:
+        spec = None
+        source, report = source_of(path)
+        if source is not None:
+            spec, report = check(source, constants)
+        found += report.sorted()
+        if spec is not None:
+            try:
+                said, left = look(spec, run)
+            except ValueError as error:
+                misuse(f"{name_of(path)}: {error}")
+            found += [replace(d, severity="error") if strict or d.code in errors else d for d in said]
+            notes += left
+    if format == "json":
+        say_json([d.to_json() for d in (*found, *notes)])
+    elif format == "sarif":
+        from rewardspec.cli.printing.sarif import sarif
+
+        say_json(sarif([*found, *notes], page))
+    elif format == "github":
+        from rewardspec.cli.printing.github import github
+
+        for diagnostic in (*found, *notes):
+            typer.echo(github(diagnostic))
+    else:
+        _show(found, notes, len(paths))
+    raise typer.Exit(1 if any(d.severity == "error" for d in found) else 0)
+
+
+def _show(found: list[Diagnostic], notes: list[Diagnostic], files: int) -> None:
+    for diagnostic in found:
+        say(diagnostic.render() + "\n")
+    for note in notes:
+        say(f"{shown(note.span.source.name)}: {note.render()}")
+    broken = sum(d.severity == "error" for d in found)
+    warnings = len(found) - broken
+    counts = f"{broken} error{'s' * (broken != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    say(f"{files} spec{'s' * (files != 1)} checked: {counts}")
+    if warnings:
+        say("`rewardspec explain CODE` says more; `allow: {CODE: reason}` in the spec silences one")

@@ -1,0 +1,80 @@
+"""`rewardspec compile`: a spec as a Python module, or as what a trainer's configuration needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import AllowPython, Dialect, File, Set, Trust, allowed_by, constants_of
+from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.reading import keep, loaded
+from rewardspec.text.shown import shown
+
+
+def command(
+    file: File,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the module here.", show_default=False)
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Write into the folder -o what this trainer needs: trl, verl or openrlhf.", show_default=False
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --target: write over other files.")] = False,
+    dialect: Dialect = None,
+    trust: Trust = False,
+    allow_python: AllowPython = [],  # noqa: B006
+    set_: Set = [],  # noqa: B006
+    seed: Annotated[
+        int | None, typer.Option(help="With --target verl or openrlhf: of whatever is drawn.", show_default=False)
+    ] = None,
+) -> None:
+    """Print or write a spec as a Python module that needs only torch, or as what a trainer's configuration needs."""
+    if target is not None:
+        _embed(file, target, output, force, dialect, set_, allowed_by(trust, allow_python), seed)
+        return
+    if seed is not None:
+        misuse("--seed goes with --target: a module is given its seed where it is called")
+    source = loaded(file, set_, dialect).python
+    if output is None:
+        typer.echo(source, nl=False)
+        return
+    keep(output, file)
+    try:
+        output.write_text(source, encoding="utf-8")
+    except OSError as error:
+        misuse(f"cannot write {shown(output)}: {error.strerror or error}")
+    say(f"wrote {shown(output)}", err=True)
+
+
+def _embed(
+    file: Path,
+    target: str,
+    folder: Path | None,
+    force: bool,
+    dialect: str | None,
+    settings: list[str],
+    allowed: bool | tuple[str, ...],
+    seed: int | None,
+) -> None:
+    from rewardspec.adapters.common.binding import BindingError
+    from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
+
+    if target not in TARGETS:
+        misuse(f"--target is {', '.join(TARGETS)}, not {target!r}")
+    if folder is None:
+        misuse("--target writes several files: name a folder with -o")
+    try:
+        spec, constants = loaded(file, settings, dialect), constants_of(settings)
+        for path in write(embedded(spec, target, allowed, constants, seed), folder, force):
+            say(f"wrote {shown(path)}", err=True)
+    except BindingError as error:
+        misuse(str(error))
+    except Occupied as error:
+        misuse(f"{error}: name another folder, or say --force")
+    except OSError as error:
+        misuse(f"cannot write into {shown(folder)}: {error.strerror or error}")

@@ -1,0 +1,54 @@
+"""`rewardspec diff`: how two specs differ in meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import GroupBy, Prefix, TableOrJson, TotalSteps, one_of, sizes_of
+from rewardspec.cli.printing.lines import misuse, say_json
+from rewardspec.cli.reading import check_stdin, loaded
+from rewardspec.logs.columns import PREFIX
+from rewardspec.logs.rows import BadLog
+from rewardspec.prove.diff import Difference, LogDifference, difference, difference_on_log
+
+
+def command(
+    before: Annotated[Path, typer.Argument(help="A spec file, `-` for standard input.", show_default=False)],
+    after: Annotated[Path, typer.Argument(help="Another one.", show_default=False)],
+    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes to compare.")] = "2,3",
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare on a rollout log (JSON lines or Parquet) in place of small groups.", show_default=False
+        ),
+    ] = None,
+    group_by: GroupBy = None,
+    prefix: Prefix = PREFIX,
+    total_steps: TotalSteps = None,
+    format: TableOrJson = "table",
+) -> None:
+    """How two specs differ in meaning: what they say, and the advantages of small groups, or of a rollout log.
+
+    Exit status 1 if they do.
+    """
+    one_of(format, "table", "json")
+    check_stdin(before, after)
+    specs = loaded(before, []), loaded(after, [])
+    found: Difference | LogDifference
+    try:
+        if rollouts is None:
+            found = difference(*specs, sizes_of(group_sizes))
+        else:
+            found = difference_on_log(*specs, rollouts, group_by, total_steps, prefix)
+    except (BadLog, OSError) as error:
+        misuse(str(error))
+    if format == "json":
+        say_json(found.to_json())
+    else:
+        from rewardspec.cli.printing.difference import show_difference
+
+        show_difference(found)
+    raise typer.Exit(0 if found.is_none else 1)

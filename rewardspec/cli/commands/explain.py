@@ -1,0 +1,69 @@
+"""`rewardspec explain`: what a spec comes down to, or what a finding means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import Dialect, File, Set, TotalSteps
+from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.reading import STDIN, loaded
+from rewardspec.lint.finding import codes, page
+from rewardspec.text.diagnostics import did_you_mean
+from rewardspec.text.shown import shown
+
+
+def command(
+    file: File,
+    at: Annotated[
+        str, typer.Option(metavar="0,30,100%", help="Also show values and weights at these steps or shares of the run.")
+    ] = "",
+    total_steps: TotalSteps = None,
+    dialect: Dialect = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Show what a spec comes down to: its expressions, its graph, every value's level and domain.
+
+    In place of a file it takes the code of a finding, and explains that.
+    """
+    if file != STDIN and not file.exists() and _explain_finding(file):
+        return
+    from rewardspec.cli.printing.table import console, table
+    from rewardspec.prove.explain import explain
+    from rewardspec.prove.schedule import read_moments, schedule
+
+    spec = loaded(file, set_, dialect)
+    rows = []
+    if at:
+        try:
+            moments = read_moments(at, total_steps)
+            rows = schedule(spec, moments, total_steps)
+        except ValueError as error:
+            misuse(str(error))
+    found = explain(spec)
+    out = console()
+    out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
+    if spec.about:
+        for line in spec.about.split("\n"):
+            out.print(f"  {shown(line)}", markup=False, highlight=False)
+    table(out, "Columns", ("name", "level", "domain", "missing", "measured by"), found.columns)
+    table(out, "Components", ("name", "value", "weight"), found.components)
+    if rows:
+        table(out, "Over the run", ("component", "", *(moment.text for moment in moments)), rows)
+    table(out, "Expressions", ("name", "meaning"), found.definitions)
+    if found.guarantees:
+        table(out, "Guarantees", ("name", "must hold"), found.guarantees)
+    table(out, "Values", ("", "name", "operation", "level", "domain"), found.values)
+
+
+def _explain_finding(file: Path) -> bool:
+    """Whether it is the code of a finding, which is explained. What could be the name of one ends the command."""
+    text = page(file.name)
+    if text is not None:
+        say(f"{file.name}\n\n{text}")
+    elif file.name == str(file) and not file.suffix:
+        near = did_you_mean(file.name, codes(), "`rewardspec list findings` shows the codes that have a page")
+        misuse(f"there is no file and no page {file.name!r}: {near}")
+    return text is not None

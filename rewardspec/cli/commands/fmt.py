@@ -1,0 +1,42 @@
+"""`rewardspec fmt`: specs laid out canonically."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import Files
+from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.reading import STDIN, complain, expanded, name_of, read_source
+from rewardspec.syntax.formatter import laid_out
+
+
+def command(
+    files: Files,
+    is_check: Annotated[bool, typer.Option("--check", help="Change nothing; status 1 if a file would change.")] = False,
+) -> None:
+    """Lay specs out canonically: indentation, space, needless parentheses. Comments stay.
+
+    What is read from standard input is written to standard output.
+    """
+    changed, broken = [], False
+    for path in expanded(files):
+        try:
+            source, report = read_source(path)
+            text = None if source is None else laid_out(source, report)
+            complain(report.sorted())
+            broken = broken or text is None
+            if text is None or source is None:
+                continue
+            if path == STDIN and not is_check:
+                typer.echo(text, nl=False)
+            elif text != source.text:
+                changed.append(path)
+                if not is_check:
+                    path.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            misuse(f"cannot lay out {name_of(path)}: {error.strerror or error}")
+    for path in changed:
+        say(f"would lay out {name_of(path)}" if is_check else f"laid out {name_of(path)}")
+    raise typer.Exit(1 if broken or (changed and is_check) else 0)

@@ -1,0 +1,37 @@
+"""`rewardspec list`: what there is to use."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import TableOrJson, one_of
+from rewardspec.cli.printing.lines import misuse, say_json
+from rewardspec.cli.printing.table import console, table
+from rewardspec.language.catalogue import Entry, catalogue
+from rewardspec.lint.finding import codes, page
+
+
+def command(
+    kind: Annotated[
+        str | None, typer.Argument(help="One kind only, such as `rewards` or `schemes`.", show_default=False)
+    ] = None,
+    format: TableOrJson = "table",
+) -> None:
+    """Show what there is to use, each with its source: schemes, functions, rewards, dialects, specs, findings."""
+    one_of(format, "table", "json")
+    entries = [*catalogue(), *(Entry("finding", code, (page(code) or "").split("\n")[0]) for code in codes())]
+    kinds = list(dict.fromkeys(entry.kind for entry in entries))
+    if kind is not None:
+        entries = [entry for entry in entries if entry.kind == kind.lower().removesuffix("s")]
+        if not entries:
+            misuse(f"there are {', '.join(k + 's' for k in kinds)}, but no {kind!r}")
+    if format == "json":
+        say_json([asdict(entry) for entry in entries])
+        return
+    out = console()
+    for of in dict.fromkeys(entry.kind for entry in entries):
+        rows = [(entry.name, entry.about) for entry in entries if entry.kind == of]
+        table(out, f"{of.capitalize()}s", ("name", "what it is, and from where"), rows)

@@ -1,0 +1,35 @@
+"""`rewardspec new`: a spec that begins as a published one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.language.editor import is_name, spec_like
+from rewardspec.text.shown import shown
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="Name of the new spec; the file is NAME.yaml.", show_default=False)],
+    like: Annotated[
+        str, typer.Option(help="A published spec to begin with, such as papo or gdpo/math.")
+    ] = "gdpo/math_conditioned",
+) -> None:
+    """Begin a spec from a published one."""
+    if not is_name(name):
+        misuse(f"{name!r} cannot be a name: letters, digits, `-`, `_` and `.`")
+    path = Path(f"{name}.yaml")
+    try:
+        text = spec_like(name, like)
+        with open(path, "x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        misuse(f"{shown(path)} exists")
+    except ValueError as error:
+        misuse(str(error))
+    except OSError as error:
+        misuse(f"cannot write {shown(path)}: {error.strerror or error}")
+    say(f"wrote {shown(path)}")

@@ -1,0 +1,118 @@
+"""`rewardspec score`: completions in a file, scored by a spec's reward functions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from rewardspec.cli.options import AllowPython, Set, TotalSteps, Trust, allowed_by
+from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.printing.table import console, table
+from rewardspec.cli.reading import loaded
+from rewardspec.logs.columns import PREFIX
+from rewardspec.logs.outputs import BadPath
+from rewardspec.logs.rows import BadLog
+from rewardspec.rewards.reward import ScoringError
+from rewardspec.scoring.permission import NotAllowed
+from rewardspec.scoring.score import Summary, score
+from rewardspec.text.shown import shown
+
+
+def command(
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            help="A spec file whose components name reward functions, `-` for standard input.", show_default=False
+        ),
+    ],
+    rollouts: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON lines or Parquet: `prompt`, `completion`, and the columns that the functions read.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="Write the scored rows here, Parquet or JSON lines.", show_default=False),
+    ],
+    group_by: Annotated[
+        str | None, typer.Option(help="The column that tells the groups apart.", show_default=False)
+    ] = None,
+    total_steps: TotalSteps = None,
+    prefix: Annotated[str, typer.Option(help="What the names of the columns that are added begin with.")] = PREFIX,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew, whatever a run has left behind.")] = False,
+    trust: Trust = False,
+    allow_python: AllowPython = [],  # noqa: B006
+    key_host: Annotated[
+        list[str],
+        typer.Option(metavar="http://HOST:PORT", help="A judge, not at OPENAI_BASE_URL, that gets OPENAI_API_KEY too."),
+    ] = [],  # noqa: B006
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Score completions with the spec's reward functions, and add rewards and advantages.
+
+    What is added is called `scored/NAME` and `scored/advantage`; rows keep all that they had. An interrupted run is
+    taken up where it stopped. Rows that cannot be scored are reported and kept aside.
+    """
+    read = loaded(spec, set_)
+    allowed = allowed_by(trust, allow_python)
+    if allowed:
+        sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
+    _allow_key(key_host)
+    try:
+        with Progress(console=console(stderr=True), transient=True) as bar:
+            task = bar.add_task("scoring", total=None)
+            summary = score(
+                read,
+                rollouts,
+                output,
+                group_by,
+                total_steps,
+                lambda done, of: bar.update(task, completed=done, total=of),
+                allowed,
+                prefix,
+                restart,
+            )
+    except KeyboardInterrupt:
+        say(f"stopped; the same command goes on with what is in {shown(output)}.partial", err=True)
+        raise typer.Exit(130) from None
+    except OSError as error:
+        misuse(f"cannot score {shown(rollouts)} into {shown(output)}: {error.strerror or error}")
+    except NotAllowed as error:
+        options = " ".join(f"--allow-python {module}" for module in error.modules)
+        misuse(f"{error.fact}: if you trust it, say {options}, or --trust for all that the spec names")
+    except (BadLog, BadPath, ScoringError, ModuleNotFoundError) as error:
+        misuse(str(error))
+    _show(summary, rollouts, output)
+
+
+def _show(summary: Summary, rollouts: Path, output: Path) -> None:
+    """What came of the rows; without a row that could be scored the command ends with status 1."""
+    for number, reason in summary.bad[:20]:
+        say(f"{shown(rollouts)}:{number}: left out: {reason}", err=True)
+    if summary.bad:
+        say(f"{len(summary.bad)} rows left out, kept in {shown(summary.aside)}", err=True)
+    if summary.resumed:
+        say(f"took up {summary.resumed} rows of an earlier run", err=True)
+    if summary.changed:
+        say(f"{summary.changed} rows of an earlier run are others now, and were scored again", err=True)
+    if not summary.scored:
+        say(f"no row could be scored, and nothing was written to {shown(output)}", err=True)
+        raise typer.Exit(1)
+    say(f"wrote {summary.scored} rollouts in {summary.groups} groups to {shown(output)}")
+    rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
+    table(console(), None, ("reward", "mean", "missing"), rows)
+
+
+def _allow_key(hosts: list[str]) -> None:
+    from rewardspec.rewards.judge import allow_key
+
+    try:
+        allow_key(*hosts)
+    except (ValueError, ModuleNotFoundError) as error:
+        misuse(str(error))

@@ -1,0 +1,158 @@
+"""`rewardspec simulate`: how much signal survives a spec, in groups that are counted, or in a log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import Files, GroupBy, Prefix, Rates, Set, TableOrJson, one_of, sizes_of
+from rewardspec.cli.printing.counts import show_counts, show_replays, show_sweep
+from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
+from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, complain, expanded, keep, loaded
+from rewardspec.groups.rates import policy, read_rates
+from rewardspec.logs.columns import PREFIX
+from rewardspec.prove.simulate import Simulation, count_groups
+from rewardspec.spec import Spec
+from rewardspec.spec import check as check_source
+from rewardspec.text.shown import shown
+
+Labelled = list[tuple[str, Spec]]
+Moment = Mapping[str, Fraction]
+
+
+def command(
+    files: Files,
+    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2,4,8",
+    format: TableOrJson = "table",
+    scheme: Annotated[
+        list[str],
+        typer.Option("--advantage", help="Simulation under this scheme in place of the spec's own; can be repeated."),
+    ] = [],  # noqa: B006
+    rates: Rates = "",
+    sweep: Annotated[
+        bool, typer.Option(help="Also the share without signal as all success rates go from 0 to 1.")
+    ] = False,
+    rollouts: Annotated[
+        Path | None, typer.Option(help="A rollout log (JSON lines or Parquet) to run the specs on.", show_default=False)
+    ] = None,
+    group_by: GroupBy = None,
+    prefix: Prefix = PREFIX,
+    plot: Annotated[Path | None, typer.Option(help="Draw the counts and the signal here.", show_default=False)] = None,
+    step: Annotated[int, typer.Option(help="The training step that schedules are read at.", min=0)] = 0,
+    total_steps: Annotated[int, typer.Option(help="The length of training.", min=1)] = 1,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """How much signal survives a spec: groups that can be told apart, and what a policy's groups are left with."""
+    one_of(format, "table", "json")
+    sizes = sizes_of(group_sizes)
+    given = {
+        "step": Fraction(step),
+        "total_steps": Fraction(total_steps),
+        "progress": min(Fraction(step, total_steps), Fraction(1)),
+    }
+    specs, files_of = [], []
+    for path in expanded(files):
+        for label, spec in _under(loaded(path, set_), scheme):
+            specs.append((label, spec))
+            files_of.append(NAME_OF_STDIN if path == STDIN else str(path))
+    if rollouts is not None:
+        _replay(specs, rollouts, group_by, format, None if total_steps == 1 else total_steps, prefix)
+        return
+    rows = _counted(specs, sizes, rates, given, format == "table")
+    if plot is not None:
+        keep(plot, *files)
+        _plot(plot, specs, rows, given)
+    curves = _swept(specs, sizes[-1], rates, given) if sweep else {}
+    if format == "json":
+        files_by = dict(zip((label for label, _ in specs), files_of, strict=True))
+        found: dict[str, object] = {"rows": [row.to_json() | {"file": files_by[row.spec]} for row in rows]}
+        if sweep:
+            found["sweep"] = {
+                label: [{"p": p, **row.signal.__dict__} for p, row in curve if row.signal]
+                for label, curve in curves.items()
+            }
+        say_json(found)
+    else:
+        show_counts(rows, rates)
+        show_sweep(curves, sizes[-1])
+    if any(row.interrupted for row in rows):
+        raise typer.Exit(130)
+
+
+def _under(spec: Spec, schemes: list[str]) -> Labelled:
+    """The spec as it is, or once under each of the schemes."""
+    if not schemes:
+        return [(spec.name, spec)]
+    found = []
+    for scheme in schemes:
+        other, report = check_source(spec.source, advantage=scheme)
+        if other is None:
+            complain(report.sorted())
+            raise typer.Exit(1)
+        found.append((f"{spec.name}: {scheme}", other))
+    return found
+
+
+def _counted(specs: Labelled, sizes: list[int], rates: str, given: Moment, is_shown: bool) -> list[Simulation]:
+    """A count for every spec and size, up to an interrupt; progress goes to a terminal."""
+    rows: list[Simulation] = []
+    try:
+        wanted = read_rates(rates) if rates else {}
+        models = [policy(spec.program, wanted) for _, spec in specs]
+    except ValueError as error:
+        misuse(str(error))
+    watched = is_shown and sys.stderr.isatty()
+    for (label, spec), model in zip(specs, models, strict=True):
+        for size in sizes:
+
+            def show(n: int, label: str = label, size: int = size) -> None:
+                typer.echo(f"\r{shown(label)}, {size} rollouts: {n:,} ", nl=False, err=True)
+
+            rows.append(count_groups(spec.program, label, size, given, model=model, progress=show if watched else None))
+            if watched:
+                say_over("")
+            if rows[-1].interrupted:
+                return rows
+    return rows
+
+
+def _swept(specs: Labelled, size: int, rates: str, given: Moment) -> dict[str, list[tuple[float, Simulation]]]:
+    from rewardspec.prove.plot import by_rate
+
+    names = list(read_rates(rates)) if rates else []
+    return {label: by_rate(spec, size, given, points=11, names=names) for label, spec in specs}
+
+
+def _plot(path: Path, specs: Labelled, rows: list[Simulation], given: Moment) -> None:
+    from rewardspec.prove.plot import draw
+
+    try:
+        draw(path, specs, rows, given)
+    except ModuleNotFoundError:
+        misuse("drawing needs matplotlib: pip install 'rewardspec[plots]'")
+    except (OSError, ValueError) as error:
+        misuse(f"cannot draw {shown(path)}: {error}")
+    say(f"wrote {shown(path)}", err=True)
+
+
+def _replay(
+    specs: Labelled, path: Path, group_by: str | None, format: str, total_steps: int | None, prefix: str
+) -> None:
+    from rewardspec.logs.rows import BadLog
+    from rewardspec.prove.replay import read_log, replay
+
+    found = []
+    for label, spec in specs:
+        try:
+            found.append((label, replay(spec, read_log(path, spec, group_by, prefix), total_steps)))
+        except (BadLog, OSError) as error:
+            misuse(str(error))
+    if format == "json":
+        say_json({"rows": [{"spec": label, **result.to_json()} for label, result in found]})
+    else:
+        show_replays(found)

@@ -1,0 +1,106 @@
+"""`rewardspec verify`: guarantees proved, or the smallest group that breaks one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import Dialect, Files, Set, TableOrJson, one_of, sizes_of
+from rewardspec.cli.printing.lines import misuse, ranges, say, say_json, say_over
+from rewardspec.cli.printing.verdicts import safe_weights, show_verdicts
+from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, expanded, loaded
+from rewardspec.prove.verify import BROKEN_OFF, REFUTED, Verdict, verify
+from rewardspec.spec import Spec
+from rewardspec.text.shown import shown
+
+
+def command(
+    files: Files,
+    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2..8",
+    solve: Annotated[
+        str, typer.Option(metavar="weight:NAME", help="Find the weights for which all guarantees hold.")
+    ] = "",
+    format: TableOrJson = "table",
+    dialect: Dialect = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Prove the guarantees of specs, or show the smallest group that breaks one (exit status 1)."""
+    one_of(format, "table", "json")
+    sizes = sizes_of(group_sizes)
+    specs = [(path, loaded(path, set_, dialect)) for path in expanded(files)]
+    if solve:
+        _solve([spec for _, spec in specs], solve, sizes, format)
+        return
+    if not any(spec.program.guarantees for _, spec in specs):
+        misuse("no spec here has `guarantees:`; `rewardspec list` shows ready-made ones")
+    found = _verified(specs, sizes, format == "table" and sys.stderr.isatty())
+    if format == "json":
+        rows = [
+            {
+                "file": NAME_OF_STDIN if path == STDIN else str(path),
+                "spec": spec.name,
+                "guarantees": [v.to_json() for v in verdicts],
+            }
+            for path, spec, verdicts in found
+        ]
+        say_json({"rows": rows})
+    else:
+        show_verdicts([(spec, verdicts) for _, spec, verdicts in found])
+    verdicts = [verdict for _, _, own in found for verdict in own]
+    broken_off = any(verdict.reason == BROKEN_OFF for verdict in verdicts)
+    raise typer.Exit(1 if any(v.status == REFUTED for v in verdicts) else 130 if broken_off else 0)
+
+
+def _verified(
+    specs: list[tuple[Path, Spec]], sizes: list[int], is_watched: bool
+) -> list[tuple[Path, Spec, list[Verdict]]]:
+    """The verdicts on every spec, up to an interrupt; progress goes to a terminal."""
+    found = []
+    for path, spec in specs:
+
+        def show(size: int, tried: int, of: int, label: str = spec.name) -> None:
+            say_over(f"{shown(label)}: groups of {size}, {tried:,} of {of:,} ")
+
+        found.append((path, spec, verify(spec, sizes, show if is_watched else None)))
+        if any(verdict.reason == BROKEN_OFF for verdict in found[-1][2]):
+            break
+    if is_watched:
+        say_over("")
+    return found
+
+
+def _solve(specs: list[Spec], what: str, sizes: list[int], format: str) -> None:
+    """The safe weights of a component; exit status 1 where a spec has none."""
+    from rewardspec.prove.solve import solve_weight
+
+    kind, _, name = what.partition(":")
+    if kind != "weight" or not name:
+        misuse(f"--solve takes weight:NAME, not {what!r}")
+    watched = format == "table" and sys.stderr.isatty()
+    found = []
+    try:
+        for spec in specs:
+            if not spec.program.guarantees:
+                misuse(f"{spec.name} has no `guarantees:` that could limit a weight")
+
+            def show(weight: Fraction, label: str = spec.name) -> None:
+                say_over(f"{shown(label)}: {shown(name)} {float(weight):.9g} ")
+
+            try:
+                found.append((spec.name, solve_weight(spec, name, sizes, progress=show if watched else None)))
+            except ValueError as error:
+                misuse(str(error))
+    finally:
+        if watched:
+            say_over("")
+    if format == "json":
+        say_json({"rows": [{"spec": label, **asdict(s)} for label, s in found]})
+    else:
+        for label, s in found:
+            say(f"{label}, groups of {ranges(sizes)}: `{name}`: {safe_weights(s)}")
+    raise typer.Exit(1 if any(s.is_none for _, s in found) else 0)

@@ -1,0 +1,85 @@
+"""The tables of `rewardspec simulate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewardspec.cli.printing.lines import say
+from rewardspec.cli.printing.table import console, table
+from rewardspec.prove.simulate import Simulation
+
+if TYPE_CHECKING:
+    from rewardspec.prove.replay import Replay
+
+
+def show_counts(rows: list[Simulation], rates: str) -> None:
+    """How many groups there are and can be told apart, and what signal they have. rates: what `--p` says."""
+    out = console()
+    heads = ["spec", "group size", "reward groups", "advantage groups", "kept apart", "count"]
+    heads += ["groups without signal", "rollouts without", "spread"]
+    cells = []
+    for row in rows:
+        signal = ("", "", "")
+        if row.signal is not None:
+            most = "" if row.signal.exact else "<= "
+            signal = (
+                f"{most}{row.signal.groups_without_signal:.1%}",
+                f"{most}{row.signal.rollouts_without_signal:.1%}",
+                f"{row.signal.spread:.3g}",
+            )
+        counts = (
+            _count(row.reward_groups, row.exact),
+            _count(row.advantage_groups, row.exact),
+            f"{row.advantage_groups / row.reward_groups:.2g}",
+        )
+        cells.append((row.spec, str(row.group_size), *counts, "exact" if row.exact else "at least", *signal))
+    table(out, None, heads, cells)
+    parts = [(row.spec, str(row.group_size), row.signal.shares) for row in rows if row.signal and row.signal.shares]
+    if any(len(shares) > 1 for *_, shares in parts):
+        lines = [(spec, size, _shares(shares)) for spec, size, shares in parts]
+        table(out, "Share of the advantage's variance", ("spec", "group size", "components"), lines)
+    if any(row.interrupted for row in rows):
+        say("broken off: what was known by then")
+    elif not all(row.exact for row in rows):
+        say("at least: not every case was tried, or not every value is exact (of an interval only some are looked at)")
+    say(f"signal: under {rates or 'every value as often as any other'}; the step over the batch is left out")
+
+
+def show_sweep(curves: dict[str, list[tuple[float, Simulation]]], size: int) -> None:
+    """The shares without signal, by success rate; nothing where there are no curves."""
+    if not curves:
+        return
+    rates = [f"{p:.0%}" for p, _ in next(iter(curves.values()))]
+    for title, value in (("Groups", "groups_without_signal"), ("Rollouts", "rollouts_without_signal")):
+        rows = [
+            (label, *(f"{getattr(row.signal, value):.1%}" if row.signal else "" for _, row in curve))
+            for label, curve in curves.items()
+        ]
+        table(console(), f"{title} without signal by success rate, {size} rollouts", ("spec", *rates), rows)
+
+
+def show_replays(found: list[tuple[str, Replay]]) -> None:
+    """A line for each spec that was run on a log."""
+    heads = ("spec", "rollouts", "groups", "steps", "groups without signal", "rollouts without", "spread", "variance")
+    rows = [
+        (
+            label,
+            f"{r.rollouts:,}",
+            f"{r.groups:,}",
+            str(r.steps),
+            f"{r.signal.groups_without_signal:.1%}",
+            f"{r.signal.rollouts_without_signal:.1%}",
+            f"{r.signal.spread:.3g}",
+            _shares(r.signal.shares) if r.signal.shares else "",
+        )
+        for label, r in found
+    ]
+    table(console(), None, heads, rows)
+
+
+def _count(number: int, exact: bool) -> str:
+    return f"{number:,}" if exact else f">= {number:,}"
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name} {share:.1%}" for name, share in shares.items())

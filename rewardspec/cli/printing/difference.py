@@ -1,0 +1,56 @@
+"""The tables of `rewardspec diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rewardspec.cli.printing.lines import cell, say
+from rewardspec.cli.printing.table import console, table
+from rewardspec.prove.diff import Difference, LogDifference
+
+
+def show_difference(found: Difference | LogDifference) -> None:
+    """What the specs say, the groups whose advantages change, and one of them."""
+    if found.is_none:
+        say("the same in all that was compared")
+        return
+    if found.changes:
+        rows = [(c.what, c.before or "-", c.after or "-") for c in found.changes]
+        table(console(), "What they say", ("", "before", "after"), rows)
+    if isinstance(found, LogDifference):
+        _show_log(found)
+    else:
+        _show_groups(found)
+
+
+def _show_log(found: LogDifference) -> None:
+    logged = found.logged
+    rows = [
+        ("in the log", f"{logged.rollouts:,}", f"{logged.groups:,}"),
+        ("the advantage changes", f"{logged.changed:,}", f"{logged.groups_changed:,}"),
+        ("its sign flips", f"{logged.signs:,}", ""),
+        ("signal lost", "", f"{logged.died:,}"),
+        ("signal found", "", f"{logged.revived:,}"),
+    ]
+    table(console(), f"Advantages, on average {logged.moved:.3g} apart", ("", "rollouts", "groups"), rows)
+    if logged.example:
+        _show_example("The group that changes most", logged.example)
+
+
+def _show_groups(found: Difference) -> None:
+    heads = ("group size", "groups", "advantages change", "a sign flips", "signal lost", "signal found")
+    rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
+    moments = f", at any of {found.moments} moments" if found.moments > 1 else ""
+    table(console(), f"Advantages, less the step over the batch{moments}", heads, rows)
+    first = next((s for s in found.sizes if s.example), None)
+    if first is not None:
+        moment = ", ".join(f"{name} {cell(value)}" for name, value in first.moment.items())
+        _show_example("The first group that changes" + (f", at {moment}" if moment else ""), first.example)
+    if not found.exact:
+        say(f"not everything was compared: {'; '.join(found.left_out)}")
+
+
+def _show_example(title: str, example: Sequence[tuple[dict[str, object], float, float]]) -> None:
+    names = list(example[0][0])
+    rows = [(*(cell(columns[n]) for n in names), f"{a:.6g}", f"{b:.6g}") for columns, a, b in example]
+    table(console(), title, (*names, "before", "after"), rows)
