@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,19 +11,21 @@ from math import isfinite, nan
 from os import PathLike
 from pathlib import Path
 from pickle import PicklingError
+from typing import TypedDict, Unpack
 
 from rewardspec._version import __version__
 from rewardspec.function import AdvantageFunction
-from rewardspec.ir.graph import DEEPEST_NODE, Node, canonical, walk
-from rewardspec.language.declarations import Declarations, Use
+from rewardspec.ir.node import Node, canonical, walk
+from rewardspec.ir.stack import deep_stack
+from rewardspec.language.declarations import Column, Component, Declarations, Use
 from rewardspec.language.prelude import dialects, under
 from rewardspec.language.reader import read_declarations
-from rewardspec.lower.lower import lower
+from rewardspec.lower.lower import Decide, lower
 from rewardspec.lower.program import Program
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.reward_tokens import Condition
 from rewardspec.syntax.expression import parse_expression
-from rewardspec.syntax.tree import If, Number
+from rewardspec.syntax.tree import Expr, If, Number
 from rewardspec.syntax.yaml import LARGEST_FILE
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError, shorten
 from rewardspec.text.shown import shown
@@ -52,9 +51,29 @@ def _read_again(text: str, name: str, made: Made) -> Spec:
     return spec
 
 
+class Changes(TypedDict, total=False):
+    """What `Spec.varied` can change, by its name in `Declarations`."""
+
+    columns: Mapping[str, Column]
+    components: Mapping[str, Component]
+    uses: Mapping[str, Use]
+    outcome: Expr | None
+    keep: Expr | None
+    refill: Expr | None
+    advantage: Expr | None
+    guarantees: Mapping[str, Expr]
+    eps: Fraction
+    ddof: Fraction
+    dialect: str | None
+    given: Mapping[str, Fraction]
+
+
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """A spec that has been read and found right. `diagnostics` holds the warnings."""
+    """A spec that has been read and found right.
+
+    diagnostics: the warnings of reading it, never errors. What findings say of it is asked for with `check`.
+    """
 
     source: Source = field(repr=False)
     declarations: Declarations = field(repr=False)
@@ -134,12 +153,9 @@ class Spec:
             if use.only_when is not None:
                 one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
                 condition = If(use.only_when.span, use.only_when, one, zero)
-                left = {"outcome": None, "keep": None, "refill": None, "guarantees": {}, "uses": {}}
-                bare = replace(self.declarations, advantage=condition, **left)
-                program = lower(bare, Report())
-                assert program is not None, f"the condition of {name} was right in the spec"
-                program = replace(program, components=[])  # what it does not compare need not be there
-                found[name] = Spec(self.source, bare, program)
+                alone = self.varied(advantage=condition, outcome=None, keep=None, refill=None, guarantees={}, uses={})
+                program = replace(alone.program, components=[])  # what it does not compare need not be there
+                found[name] = replace(alone, program=program)
         return found
 
     def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence]], list[float]] | None:
@@ -203,26 +219,35 @@ class Spec:
         if dialect not in dialects():
             raise ValueError(f"dialect {shorten(str(dialect))!r} is not known; there are {', '.join(dialects())}")
         report = Report()
-        with deep_stack():
-            declared = under(self.declarations, dialect, report)
-            program = None if report.failed else lower(declared, report)
-        if program is None:
+        changed = under(self.declarations, dialect, report)
+        if report.failed:
             raise SpecError(report.sorted())
-        made = self.made and self.made.then("under", dialect)
-        return Spec(self.source, declared, program, tuple(report.sorted()), made)
+        varied = self.varied(dialect=dialect, eps=changed.eps, ddof=changed.ddof, columns=changed.columns)
+        return replace(varied, made=self.made and self.made.then("under", dialect))
 
-    def at(self, step: int | Fraction | None = None, total_steps: int | None = None, progress: Fraction | None = None):
+    def at(
+        self, step: int | Fraction | None = None, total_steps: int | None = None, progress: Fraction | None = None
+    ) -> Spec:
         """The spec at one moment of training: what is said of `step`, `total_steps` and `progress` is constant."""
         given = {"step": step, "total_steps": total_steps, "progress": progress}
-        given = {name: Fraction(value) for name, value in given.items() if value is not None}
+        varied = self.varied(given={name: Fraction(value) for name, value in given.items() if value is not None})
+        return replace(varied, made=self.made and self.made.then("at", step, total_steps, progress))
+
+    def varied(self, *, decide: Decide | None = None, **changes: Unpack[Changes]) -> Spec:
+        """The spec with other declarations in the place of some of its own, and everything worked out anew.
+
+        `spec.varied(given={"step": Fraction(100)})` is the spec at step 100; `spec.varied(keep=None)` keeps all groups.
+        What is passed takes the place of all that the spec says there: to change one component, pass all of them.
+        decide: what `advantage` stands for in guarantees, given the advantage itself.
+        Raises SpecError for a variation that comes to nothing. It has no text of its own, so it cannot be pickled.
+        """
         report = Report()
+        declared = replace(self.declarations, **changes)
         with deep_stack():
-            declared = replace(self.declarations, given=given)
-            program = lower(declared, report)
+            program = lower(declared, report, decide)
         if program is None:
             raise SpecError(report.sorted())
-        made = self.made and self.made.then("at", step, total_steps, progress)
-        return Spec(self.source, declared, program, tuple(report.sorted()), made)
+        return Spec(self.source, declared, program, self.diagnostics)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -261,30 +286,6 @@ def _told_by(columns: Collection[str], *values: Node) -> bool:
     grows = any(node.op == "given" and node.attributes[0] != "progress" for node in nodes)
     ends = [end for node in values for end in (node.domain.lo, node.domain.hi)]
     return not grows or all(isfinite(end) for end in ends)
-
-
-@contextmanager
-def deep_stack():
-    """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST_NODE`).
-
-    The limit is one for all threads: the first that comes raises it, and the last that goes puts it back.
-    """
-    global _inside, _before
-    with _counting:
-        if not _inside:
-            _before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_before, 20 * DEEPEST_NODE))
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _counting:
-            _inside -= 1
-            if not _inside:
-                sys.setrecursionlimit(_before)
-
-
-_counting, _inside, _before = threading.Lock(), 0, 0
 
 
 def check(

@@ -7,7 +7,7 @@ to the same values, at the moments of training that stand for all.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement, product
@@ -22,13 +22,11 @@ from rewardspec.ir.checks import demand, find_checks
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
-from rewardspec.lower.lower import lower
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level, interval
 from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact
-from rewardspec.spec import Spec, deep_stack
-from rewardspec.text.diagnostics import Report, SpecError
+from rewardspec.spec import Spec
 
 MOST_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
 MOST_STATES = 4096  # of one rollout
@@ -80,12 +78,7 @@ class Question:
         cls, spec: Spec, most_tried: int = 16 * MOST_STATES, eps: Fraction = Fraction(0), gaps: bool = False
     ) -> Question:
         """The question about a spec. Raises SpecError for one that comes to nothing with this eps."""
-        report = Report()
-        with deep_stack():
-            declared = replace(spec.declarations, given={**spec.declarations.given, "eps": eps})
-            program = lower(declared, report, _told)
-        if program is None:
-            raise SpecError(report.sorted())
+        program = spec.varied(given={**spec.declarations.given, "eps": eps}, decide=_told).program
         root = _told(program.graph, program.advantage)
         return cls(spec, program, root, batch_step(program.graph, program.advantage), most_tried, gaps)
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from rewardspec.lower.lower import lower
 from rewardspec.prove.verify import NOT_REFUTED, PROVED, verify
-from rewardspec.spec import Spec, deep_stack
+from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Number
-from rewardspec.text.diagnostics import Report, SpecError
 
 FIRST = tuple(Fraction(x) for x in ("0", "1/1000", "1/100", "1/10", "1/4", "1/2", "1", "2", "5", "10", "100", "10000"))
 MOST = 2**20  # the largest weight that is looked at
@@ -54,13 +52,7 @@ def with_weight(spec: Spec, component: str, weight: Fraction) -> Spec:
         raise ValueError(f"the spec has no component `{component}`; there are {', '.join(declared.components)}")
     old = declared.components[component]
     new = replace(old, weight=Number(old.span, weight))
-    report = Report()
-    declared = replace(declared, components={**declared.components, component: new})
-    with deep_stack():
-        program = lower(declared, report)
-    if program is None:
-        raise SpecError(report.sorted())
-    return Spec(spec.source, declared, program, spec.diagnostics)
+    return spec.varied(components={**declared.components, component: new})
 
 
 def solve_weight(

@@ -237,7 +237,7 @@ def test_recursion_limit_is_put_back_after_loads_in_several_threads():
 
 def test_deep_spec_loads_while_another_thread_finishes():
     """Who ends first must not take the room of who is still at it."""
-    from rewardspec.spec import deep_stack
+    from rewardspec.ir.stack import deep_stack
 
     before = sys.getrecursionlimit()
     with deep_stack():
