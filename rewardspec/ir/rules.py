@@ -2,7 +2,7 @@
 
 A rule holds for every value that the domains of the operands allow, missing ones included. A rule that leaves an
 operand out says so (`drops`): it is not used where that operand may have no value and is asked for, since a run must
-still raise there. That guard stands once, in `simplified`.
+still raise there. That guard stands once, in `tried`.
 
 To add one, add a `Rule`, and in `tests/unit/test_simplification.py` operands that it applies to.
 """
@@ -51,9 +51,10 @@ class Draft:
 class Rule:
     """Where `when` holds of a draft and its operands, `result` has the same value as the draft. It may be None: no.
 
-    operators: names, or None for all that are `Elementwise` and compute numbers. drops: the places of operands that
-    are asked for today and would not be any more; without places, those that are missing or decided anyway.
-    why: why it is exact.
+    operators: names, or None for all that are `Elementwise` and compute numbers. why: why it is exact.
+    drops: the places of operands that are asked for and would not be any more.
+    unasked: an operand that is left out is not looked at, though it may have no value: beside what is missing, or
+    where only its presence counts, nothing of it is asked.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Rule:
     result: Callable[..., Node | None]
     why: str
     drops: tuple[int, ...] = ()
+    unasked: bool = False
 
 
 def _constants(d: Draft, *args: Node) -> Node | None:
@@ -113,6 +115,7 @@ RULES: tuple[Rule, ...] = (
         lambda d, *args: any(a.op == "missing" for a in args),
         lambda d, *args: next(a for a in args if a.op == "missing"),
         "so is every operator defined; what stands beside a missing value is not asked for",
+        unasked=True,
     ),
     Rule(
         "--x = x",
@@ -207,6 +210,7 @@ RULES: tuple[Rule, ...] = (
         lambda d, a, b: "missing" in (a.op, b.op),
         lambda d, a, b: d.graph.const(0, d.level),
         "no comparison holds of what is missing",
+        unasked=True,
     ),
     Rule(
         "decided by domains",
@@ -286,6 +290,7 @@ RULES: tuple[Rule, ...] = (
         lambda d, x: not x.domain.missing,
         lambda d, x: d.graph.const(1, d.level),
         "by its domain; whether it is there is no question then",
+        unasked=True,
     ),
     Rule(
         "nothing is missing",
@@ -307,6 +312,7 @@ RULES: tuple[Rule, ...] = (
         lambda d, x: isinstance(OPERATORS[x.op], Elementwise),
         lambda d, x: d.graph.all_of([d.graph.present(a) for a in x.args]),
         "missing in, missing out, and no other way",
+        unasked=True,
     ),
     Rule(
         "coalesce(x, y) = x",
@@ -349,7 +355,9 @@ RULES: tuple[Rule, ...] = (
         ("mean",),
         _whitened,
         lambda d, x, where: d.graph.const(0, d.level),
-        "it is zero over every group by construction, and `where` takes whole groups",
+        "it is zero over every group by construction, and `where` takes whole groups; of no group at all, too, where"
+        " the mean would be missing: nothing is normalised then",
+        unasked=True,
     ),
 )
 
@@ -368,13 +376,19 @@ def rules_of(op: str) -> Sequence[Rule]:
 
 def simplified(draft: Draft) -> Node | None:
     """A node with the value of the draft that is simpler; None where there is none."""
-    graph, args = draft.graph, draft.args
     for rule in rules_of(draft.op):
-        if not rule.when(draft, *args):
-            continue
-        if draft.asked and rule.drops and graph.fails(*(args[i] for i in rule.drops)):
-            continue  # a run must still raise where it has no value
-        result = rule.result(draft, *args)
+        result = tried(rule, draft)
         if result is not None:
-            return graph.spread(result, draft.level)
+            return result
     return None
+
+
+def tried(rule: Rule, draft: Draft) -> Node | None:
+    """What one rule makes of a draft; None where it does not apply."""
+    graph, args = draft.graph, draft.args
+    if not rule.when(draft, *args):
+        return None
+    if draft.asked and rule.drops and graph.fails(*(args[i] for i in rule.drops)):
+        return None  # a run must still raise where it has no value
+    result = rule.result(draft, *args)
+    return None if result is None else graph.spread(result, draft.level)

@@ -1,0 +1,183 @@
+"""Operators are declared once, and every name of one that code looks for is declared."""
+
+import ast
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import rewardspec
+from rewardspec.cli import app
+from rewardspec.ops import forms, ranges
+from rewardspec.ops.operator import Elementwise, Undefined, declare, of_one, withdraw
+from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, LOGIC, OPERATORS, SPREADS
+from rewardspec.ops.real import Real, real
+from rewardspec.prove.explain import explain
+from rewardspec.prove.simulate import simulate
+from rewardspec.prove.verify import verify
+
+ROOT = Path(__file__).parents[2] / "rewardspec"
+
+
+def test_sets_of_operators():
+    assert {"<", "<=", ">", ">=", "==", "!="} == COMPARISONS
+    assert {"and", "or", "not"} == LOGIC
+    assert {"std", "var", "std_others"} == SPREADS
+    assert {name for name, op in OPERATORS.items() if op.sums} == {"+", "-", "neg", "sum_components"}
+    assert {name for name, op in OPERATORS.items() if op.chooses} == {"if", "minimum", "maximum", "coalesce"}
+    for name in COMPARISONS:
+        assert ELEMENTWISE[ELEMENTWISE[name].opposite].opposite == name
+
+
+# Every name that code asks a node for -----------------------------------------------------------
+
+
+def texts(node):
+    """The strings in an expression or a pattern."""
+    return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def is_op(node):
+    return isinstance(node, ast.Attribute) and node.attr == "op"
+
+
+def compared_with_op(tree):
+    """Strings that something's `.op` is compared with: `==`, `in (...)`, the cases of a `match`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(is_op(s) for s in sides) or any(
+                isinstance(s, ast.Tuple) and any(is_op(e) for e in s.elts) for s in sides
+            ):
+                for side in sides:
+                    one_by_one = side is not node.left and isinstance(node.ops[0], ast.In)  # `in "*/"`
+                    one_by_one = one_by_one and isinstance(side, ast.Constant)
+                    found = set(side.value) if one_by_one else texts(side)
+                    yield from ((text, node.lineno) for text in found)
+        if isinstance(node, ast.Match):
+            subject = node.subject
+            if is_op(subject):
+                patterns = [case.pattern for case in node.cases]
+            elif isinstance(subject, ast.Tuple) and subject.elts and is_op(subject.elts[0]):
+                patterns = [
+                    case.pattern.patterns[0] for case in node.cases if isinstance(case.pattern, ast.MatchSequence)
+                ]
+            else:
+                continue
+            for pattern in patterns:
+                yield from ((text, node.lineno) for text in texts(pattern))
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_operator_that_code_looks_for_is_declared(path):
+    for text, line in compared_with_op(ast.parse(path.read_text(encoding="utf-8"))):
+        assert text in OPERATORS, f"{path.relative_to(ROOT)}:{line} looks for `{text}`, which nobody declares"
+
+
+def test_the_reader_of_names_sees_all_ways_to_ask():
+    asked = """
+if node.op == "a" or "b" == node.op or node.op in ("c", *D) or "e" in (x.op, y.op): pass
+match node.op:
+    case "f" | "g" if node.args[0].op != "h": pass
+match node.op, node.args:
+    case "i", (x,): pass
+    case (("j" | "k"), (x, y)): pass
+    case op, _ if op in D: pass
+"""
+    assert {text for text, _ in compared_with_op(ast.parse(asked))} == set("abcefghijk")
+
+
+# A new operator is one declaration ----------------------------------------------------------------
+
+
+@pytest.fixture
+def softplus():
+    declare(
+        Elementwise(
+            name="softplus",
+            function=of_one("log(1 + exp(x)), a ramp without a corner"),
+            exact=lambda x: math.log1p(math.exp(x)) if isinstance(x, float) else real("softplus", x),
+            domain=ranges.image(lambda x: math.log1p(math.exp(x)), Fraction(0), math.inf),
+            enclosure=lambda x: (1 + x.exp()).log(),
+            normal_form=lambda x: forms.logarithm(forms.plus(forms.rational(1), forms.exponential(x))),
+            real=True,
+            torch="torch.nn.functional.softplus({})",
+        )
+    )
+    yield
+    withdraw("softplus")
+
+
+SPEC = """rewardspec: 1
+components:
+  a: {values: [0, 1, 2]}
+  e: softplus(a)
+advantage: grpo
+guarantees:
+  more: min(raw(a)) < max(raw(a)) or all(advantage == 0)
+  least: min(e) >= 0.6
+"""
+
+
+def test_an_operator_is_one_declaration(softplus):
+    spec = rewardspec.loads(SPEC)
+    shaped = next(c.shaped for c in spec.program.components if c.name == "e")
+    assert shaped.op == "softplus" and shaped.domain.lo > 0.69 and shaped.domain.hi < 2.13
+    assert "e = torch.nn.functional.softplus(a)" in spec.python
+    out = rewardspec.compile(spec)({"a": torch.tensor([0.0, 1.0, 2.0, 2.0])}, groups=2)
+    np.testing.assert_allclose(out.rewards["e"], np.log1p(np.exp([0.0, 1.0, 2.0, 2.0])), rtol=1e-6)
+    assert {v.status for v in verify(spec, [2])} == {"proved"}
+    found = simulate(spec, 2)
+    assert (found.exact, found.reward_groups) == (True, 6)  # multisets of two of three values
+    assert "softplus" in str(explain(spec).values)
+
+
+def test_its_numbers_are_exact(softplus):
+    one = ELEMENTWISE["softplus"].exact(Fraction(1))
+    assert isinstance(one, Real) and one == real("log", real("+", Fraction(1), real("exp", Fraction(1))))
+    assert 1.313 < float(one) < 1.314
+
+
+def test_it_is_listed_and_helped_with(softplus):
+    said = CliRunner().invoke(app, ["list"]).output
+    assert "softplus(x)" in said and "a ramp without a corner" in said
+    with pytest.raises(rewardspec.SpecError) as wrong:
+        rewardspec.loads(SPEC.replace("softplus(a)", "softplus(a, 2)"))
+    assert "write `softplus(x)`" in wrong.value.diagnostics[0].render()
+    with pytest.raises(rewardspec.SpecError) as wrong:
+        rewardspec.loads(SPEC.replace("softplus(a)", "softplu(a)"))
+    assert "did you mean `softplus`?" in wrong.value.diagnostics[0].render()
+
+
+def test_without_its_declaration_it_is_unknown():
+    with pytest.raises(rewardspec.SpecError):
+        rewardspec.loads(SPEC)
+
+
+def test_where_it_is_undefined_is_looked_at():
+    declare(
+        Elementwise(
+            name="reciprocal",
+            function=of_one("1 / x; an error at 0"),
+            exact=lambda x: 1 / x,
+            domain=lambda a: ranges.quotient(ranges.interval(Fraction(1), Fraction(1)), a),
+            undefined=Undefined(
+                lambda a: 0 in a, lambda graph, a: graph.compare("==", a, graph.const(0), asked=False), "one over 0"
+            ),
+            torch="torch.reciprocal({})",
+        )
+    )
+    try:
+        text = "rewardspec: 1\ncomponents: {a: {values: [0, 1, 2]}, e: reciprocal(a)}\nadvantage: grpo\n"
+        fn = rewardspec.compile(rewardspec.loads(text))
+        assert fn({"a": [1.0, 2.0]}, groups=2).rewards["e"].tolist() == [1.0, 0.5]
+        with pytest.raises(ValueError, match="`reciprocal\\(a\\)` is one over 0"):
+            fn({"a": [0.0, 2.0]}, groups=2)
+        guarded = rewardspec.loads(text.replace("reciprocal(a)", "reciprocal(a) if a > 0 else 0"))
+        assert "batch.refuse" not in guarded.python
+    finally:
+        withdraw("reciprocal")
