@@ -6,6 +6,8 @@ TORCH ?= torch==2.13.0
 WORKERS ?= 2
 # `make fuzz` tries as many times more specs than the tests do.
 FUZZ ?= 20
+# Where random searches are.
+SEARCHES := tests/random tests/cases/test_findings.py tests/commands/test_editor.py $(addprefix tests/unit/test_,signal.py verify.py)
 VENV := .venv
 BIN := $(VENV)/bin
 OPENRLHF := .venv-openrlhf
@@ -13,7 +15,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo check lint test fuzz test-openrlhf test-processors bench clean
+.PHONY: demo check lint test fuzz test-openrlhf test-processors test-rounding bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
@@ -23,8 +25,7 @@ check: lint  ## a verdict in about a minute, no trainers needed: lint, and the t
 
 test: $(VENV)/.test lint  ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
-	$(BIN)/python tests/processors.py tests/unit/test_rounding.py
-	$(MAKE) test-openrlhf
+	$(MAKE) --jobs 2 --output-sync=target test-rounding test-openrlhf
 
 lint: $(VENV)/.check  ## what a linter finds, the layout of the code, and types
 	$(BIN)/python -m ruff check .
@@ -33,10 +34,13 @@ lint: $(VENV)/.check  ## what a linter finds, the layout of the code, and types
 
 # What breaks becomes a file in tests/random/seeds, which every run of the tests tries. SEED=N repeats a run.
 fuzz: $(VENV)/.test  ## FUZZ times as many specs as the tests try, new ones every time
-	FUZZ=$(FUZZ) $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/random/test_fuzz.py $(addprefix --hypothesis-seed=,$(SEED))
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest --numprocesses $(WORKERS) $(SEARCHES) $(addprefix --hypothesis-seed=,$(SEED))
 
 test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
 	OMP_NUM_THREADS=1 $(OPENRLHF)/bin/python -m pytest tests/openrlhf
+
+test-rounding: $(VENV)/.test  ## tests of rounding, as processors of other kinds compute them
+	$(BIN)/python tests/processors.py tests/unit/test_rounding.py
 
 test-processors: $(VENV)/.test  ## tests of numbers, as processors of other kinds compute them
 	$(BIN)/python tests/processors.py --numprocesses $(WORKERS)

@@ -1,7 +1,6 @@
 """Findings: cases in words, claims against brute force, and what people and programs see of them."""
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import FUZZ
 from reference import formulas as ref
 from test_cases import CASE
 
@@ -271,7 +271,7 @@ def advantages_of(parts, scheme, columns, groups, double=None, drop_scale=None):
     return ref.SCHEMES[scheme](rewards, weights, groups, eps=0.0)
 
 
-MANY = int(float(os.environ.get("FUZZ", "0.4")) * 250)
+MANY = 50 * FUZZ
 
 
 NOT_THERE = {"gate-always-open", "schedule-out-of-reach", "tiny-divisor", "eps-outweighs-spread", "advantage-undefined"}
@@ -281,7 +281,7 @@ NOT_THERE |= {"missing-ends-run", "missing-silences-group", "spread-always-zero"
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_no_false_claim(seed):
-    """`FUZZ=20 pytest tests/cases/test_findings.py` looks at 10,000 specs."""
+    """`FUZZ=100 pytest tests/cases/test_findings.py` looks at 10,000 specs."""
     draw = random.Random(seed)
     for _ in range(MANY):
         text, parts, scheme = random_spec(draw)
@@ -465,7 +465,7 @@ def advantages_without_batch_step(parts, scheme, rewards):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30 * int(os.environ.get("FUZZ", "1"))))
+@pytest.mark.parametrize("seed", range(15 * FUZZ))
 def test_merged_groups_are_those_that_are_counted_one_by_one(seed):
     """At the moment, or for the column of the group, that is named; and nothing is said where nothing is merged."""
     draw = random.Random(seed)
@@ -537,7 +537,7 @@ def test_share_of_dead_groups_is_that_of_all_groups_tried_one_by_one(seed, most,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20 * FUZZ))
 def test_schedules_out_of_reach_are_those_that_the_compiled_weights_show(seed):
     """A ramp that is below 1 at the last step, or a switch whose two steps are never on both sides."""
     draw = random.Random(seed)
@@ -733,7 +733,7 @@ PIECES += ["(1 if b > 0 else -1)", "mean(b) * center(a)", "(center(a) if count(b
 KEEPS = ["", "keep: all(present(b))\n", "keep: min(b) > 0\n", "keep: any(a)\n", "keep: sum(b) > 0\n"]
 
 
-@pytest.mark.parametrize("seed", range(60 * int(os.environ.get("FUZZ", "1"))))
+@pytest.mark.parametrize("seed", range(60 * FUZZ))
 def test_one_missing_value_does_what_is_said(seed):
     """Held against the compiled function, on the group that is shown; and nothing is said where it never happens."""
     draw = random.Random(seed)

@@ -126,13 +126,13 @@ def test_random_bytes(data):
     outcome(data.decode("latin-1"))
 
 
-@fuzz(250)
+@fuzz(120)
 @given(st.one_of(st.dictionaries(st.sampled_from(KEYS), trees, max_size=8), documents), st.sampled_from([flow, block]))
 def test_random_documents(document, dump):
     outcome(dump(document).lstrip("\n"))
 
 
-@fuzz(250)
+@fuzz(120)
 @given(st.data(), st.sampled_from(SPECS))
 def test_mutated_specs(data, text):
     for _ in range(data.draw(st.integers(1, 3))):
@@ -143,7 +143,7 @@ def test_mutated_specs(data, text):
     outcome(text)
 
 
-@fuzz(250)
+@fuzz(120)
 @given(st.one_of(st.lists(st.sampled_from(TOKENS), max_size=25).map(" ".join), st.text(max_size=30)))
 @example("a if")
 @example("(" * 3)

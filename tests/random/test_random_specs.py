@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from places import FUZZ
 
 import rewardspec
 from rewardspec.function import load_module
@@ -126,7 +127,7 @@ def outcome(module, columns, groups):
     return out.advantages, shares, out.weights, out.kept
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4 * FUZZ))
 def test_random_specs_are_rejected_or_run(seed):
     author = Author(seed)
     ran = 0

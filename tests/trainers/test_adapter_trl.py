@@ -1,6 +1,7 @@
 """Specs inside TRL's own trainers, which really train a tiny model for some steps."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -820,10 +821,19 @@ def test_environment_variables_of_the_hook(monkeypatch):
         import rewardspec.adapters.trl_hook  # noqa: F401
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """What the example's `prepare.py` writes."""
+    folder = tmp_path_factory.mktemp("prepared")
+    command = [sys.executable, str(ROOT / "examples" / "trl" / "prepare.py"), str(folder)]
+    subprocess.run(command, env=environment(), check=True)
+    return folder
+
+
 @pytest.mark.parametrize("hook", ["variable", "call", "named in the spec"])
-def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, hook):
+def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, prepared, hook):
     example = ROOT / "examples" / "trl"
-    subprocess.run([sys.executable, str(example / "prepare.py"), str(tmp_path)], env=environment(), check=True)
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     config = (example / "run.yaml").read_text()
     if hook == "call":
         (tmp_path / "hooked.py").write_text(

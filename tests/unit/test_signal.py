@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 
 import rewardspec
 from rewardspec.groups.batch import without_batch
@@ -116,7 +117,7 @@ def enumerated(program, size):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=25 * FUZZ, derandomize=True)
 @given(specs())
 def test_counts_and_signal_are_those_of_brute_force(drawn):
     text, size = drawn

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 from reference import formulas as ref
 
 import rewardspec
@@ -397,14 +398,16 @@ EXPECTED |= {
     for task in ("code", "math")
     for scheme in ("_grpo", "_dr_grpo", "_decoupled")
 }
+ONLY_IN_FOURS = {"gdpo/tool_calling", "gdpo/tool_calling_decoupled"}  # what they refute
 FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "dialects")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SPECS).with_suffix("").as_posix())
 def test_guarantees_of_published_specs(path):
-    expected = EXPECTED.get(path.relative_to(SPECS).with_suffix("").as_posix(), {})
-    found = verify(rewardspec.load(path), range(2, 5))
+    name = path.relative_to(SPECS).with_suffix("").as_posix()
+    expected = EXPECTED.get(name, {})
+    found = verify(rewardspec.load(path), range(2, 5 if name in ONLY_IN_FOURS or FUZZ > 1 else 4))
     assert found
     for verdict in found:
         assert verdict.status == expected.get(verdict.name, expected.get("*", "proved")), verdict.name
