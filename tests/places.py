@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "rewardspec"
 SPECS = ROOT / "specs"
 EXAMPLES = ROOT / "examples"
 CASES = ROOT / "tests" / "cases"

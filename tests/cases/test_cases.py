@@ -5,14 +5,13 @@ Read the diff: is it the right place, are they the right words, is there a way o
 """
 
 import re
-from pathlib import Path
 
 import pytest
+from places import CASES
 
 from rewardspec.spec import check
 from rewardspec.text.source import Source
 
-FOLDER = Path(__file__).parents[1] / "cases"
 CASE = re.compile(
     r"^## (?P<name>.+?)\n(?P<about>.*?)```yaml\n(?P<spec>.*?)```\n+```text\n(?P<said>.*?)```\n", re.S | re.M
 )
@@ -24,7 +23,7 @@ def said(text):
 
 
 def cases():
-    for path in sorted(FOLDER.glob("*.md")):
+    for path in sorted(CASES.glob("*.md")):
         found = list(CASE.finditer(path.read_text(encoding="utf-8")))
         assert len(found) == path.read_text(encoding="utf-8").count("\n## "), f"{path.name}: a case does not read"
         for match in found:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from places import FUZZ
+from places import FUZZ, SPECS
 from reference import formulas as ref
 from test_cases import CASE
 
@@ -23,7 +23,6 @@ from rewardspec.spec import check
 from rewardspec.text.source import Source
 
 FOLDER = Path(__file__).parent / "findings"
-SPECS = Path(__file__).parents[2] / "specs"
 
 
 def diagnosed(text, options):

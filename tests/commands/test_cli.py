@@ -5,14 +5,13 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import ROOT
 from ruamel.yaml import YAML
 
 from rewardspec.resources import resource
 
-ROOT = Path(__file__).parents[2]
 SPECS = resource("specs/gdpo")
 BROKEN = """rewardspec: 1
 components:
@@ -191,7 +190,7 @@ def test_check_and_explain_never_import_torch(command):
 
 @pytest.mark.slow
 def test_demo_prints_the_table():
-    demo = Path(__file__).parents[2] / "examples" / "demo.py"
+    demo = ROOT / "examples" / "demo.py"
     done = subprocess.run([sys.executable, demo], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for number in ("29", "36", "81", "127"):

@@ -6,13 +6,12 @@ import re
 import subprocess
 import sys
 from itertools import combinations
-from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from places import FUZZ
+from places import CASES, FUZZ, SPECS
 from ruamel.yaml import YAML
 from test_cases import CASE
 
@@ -30,7 +29,6 @@ from rewardspec.syntax.yaml import Mapping, Scalar, read_yaml
 from rewardspec.text.diagnostics import Report
 from rewardspec.text.source import Source
 
-SPECS = Path(__file__).parents[2] / "specs"
 FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "dialects")
 
 
@@ -217,7 +215,7 @@ def written_specs():
     for path in [*FILES, *EXAMPLES]:
         if re.search("^rewardspec: 1$", path.read_text(), re.M):  # else a trainer's configuration
             yield pytest.param(path.read_text(), id=path.relative_to(SPECS.parent).as_posix())
-    for path in sorted((Path(__file__).parents[1] / "cases").rglob("*.md")):
+    for path in sorted(CASES.rglob("*.md")):
         for match in CASE.finditer(path.read_text()):
             if "error[" not in match["said"] and not any(f"[{code}]" in match["said"] for code in OF_ALLOW):
                 yield pytest.param(match["spec"], id=f"{path.stem}: {match['name']}")

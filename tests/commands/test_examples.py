@@ -4,20 +4,19 @@ import json
 import subprocess
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 import numpy as np
 import pandas
 import pyarrow.parquet
 import pytest
 import torch
+from places import EXAMPLES
 
 pytest.importorskip("trl", reason="the example trains with TRL")
 
 import rewardspec
 from rewardspec.prove.replay import Log, read_log, replay
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 SPECS = {scheme: EXAMPLES / "trl" / f"tools_{scheme}.yaml" for scheme in ("grpo", "gdpo")}
 LOG = EXAMPLES / "trl" / "rollouts.parquet"
 sys.path += [str(EXAMPLES), str(EXAMPLES / "trl")]

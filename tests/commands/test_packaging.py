@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 import rewardspec
 
-ROOT = Path(__file__).parents[2]
 SITE = Path(torch.__file__).parent.parent
 
 MODULE_RUN = """

@@ -8,18 +8,17 @@ import pickle
 import pkgutil
 import sys
 import threading
-from pathlib import Path
 
 import cloudpickle
 import dill
 import pytest
 import torch
+from places import SPECS
 
 import rewardspec
 from rewardspec.scoring.permission import NotAllowed
 from rewardspec.text.diagnostics import SpecError
 
-SPECS = Path(__file__).parents[2] / "specs"
 COLUMNS = {"correct": [1, 0, 1, 0, 1, 1], "tokens": [10, 10, 9000, 9000, 10, 9000]}
 RAGGED = ["a", "b", "a", "b", "b", "a"]
 KEPT = """rewardspec: 1

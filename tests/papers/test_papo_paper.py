@@ -2,17 +2,17 @@
 
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from places import ROOT
 
 import rewardspec
 
-SPECS = Path(__file__).parents[2] / "specs/papo"
+SPECS = ROOT / "specs/papo"
 ORM, PRM, MULT, FULLNORM, PAPO, DAPO = (
     rewardspec.compile(SPECS / f"{name}.yaml") for name in ("orm", "prm", "mult", "fullnorm", "papo", "papo_dapo")
 )

@@ -2,15 +2,15 @@
 
 import math
 from itertools import pairwise, product
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import ROOT
 
 import rewardspec
 
-SPECS = Path(__file__).parents[2] / "specs/prs"
+SPECS = ROOT / "specs/prs"
 SHORT, LONG, GENERAL = (rewardspec.compile(SPECS / f"{name}.yaml") for name in ("short", "long", "general"))
 
 

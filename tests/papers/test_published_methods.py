@@ -1,18 +1,17 @@
 """Every published spec against the NumPy reference of its formula: ragged, interleaved, all right, all wrong, alone."""
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import SPECS
 from reference import formulas as ref
 
 import rewardspec
 
-SPECS = Path(__file__).parents[2] / "specs"
 many = settings(deadline=None, max_examples=150, derandomize=True)
 
 

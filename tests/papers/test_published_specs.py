@@ -1,17 +1,15 @@
 """Every spec that ships compiles, runs and says where it is from, and `rewardspec list` knows it."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from places import SPECS
 
 import rewardspec
 from rewardspec.language.catalogue import catalogue
 from rewardspec.language.prelude import dialects, prelude
 from rewardspec.ops.domain import Level
 
-SPECS = Path(__file__).parents[2] / "specs"
 FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "dialects")
 ISSUE = {  # the methods of the papers, folder by folder
     "gdpo": [

@@ -1,14 +1,14 @@
 """RC-GRPO (arXiv:2602.03025): a product of checks, reward tokens, and the variance that they guarantee (Eq. 13)."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT
 
 import rewardspec
 
-SPEC = rewardspec.load(Path(__file__).parents[2] / "specs/rc_grpo/rc_grpo.yaml")
+SPEC = rewardspec.load(ROOT / "specs/rc_grpo/rc_grpo.yaml")
 FN = rewardspec.compile(SPEC)
 
 

@@ -1,15 +1,15 @@
 """ToolRL, Sec. 5.1 and 5.2: scales and length rewards that move with training."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT
 
 import rewardspec
 from rewardspec.prove.schedule import read_moments, schedule
 
-SPECS = Path(__file__).parents[2] / "specs/toolrl"
+SPECS = ROOT / "specs/toolrl"
 ENDS = {"format": [0, 1, 0, 1], "correctness": [-3, -3, 3, 3]}
 
 

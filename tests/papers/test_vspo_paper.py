@@ -1,18 +1,18 @@
 """VSPO (the PRS paper, Eq. 16-24): which groups are drawn again, and how hard they pull."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from places import ROOT
 
 import rewardspec
 from rewardspec.emit.runtime.philox import philox, uniforms
 
-SPECS = Path(__file__).parents[2] / "specs/vspo"
+SPECS = ROOT / "specs/vspo"
 VSPO, LONG, UNIFORM, NO_CLIP, UNIFORM_NO_CLIP = (
     rewardspec.compile(SPECS / f"{name}.yaml")
     for name in ("vspo", "vspo_long", "uniform", "no_clip", "uniform_no_clip")

@@ -18,6 +18,7 @@ import torch
 import yaml
 from hypothesis import HealthCheck, Phase, assume, example, given, settings
 from hypothesis import strategies as st
+from places import ROOT
 
 import rewardspec
 from rewardspec import SpecError
@@ -28,7 +29,7 @@ from rewardspec.text.diagnostics import Report
 from rewardspec.text.source import Source
 
 FUZZ = int(os.environ.get("FUZZ", "0"))
-SPECS = [p.read_text(encoding="utf-8") for p in sorted((Path(__file__).parents[2] / "specs/gdpo").glob("*.yaml"))]
+SPECS = [p.read_text(encoding="utf-8") for p in sorted((ROOT / "specs/gdpo").glob("*.yaml"))]
 LONGEST = 5  # seconds of processor time for one hostile spec
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 
+from places import SPECS
 from ruamel.yaml import YAML
 
 from reference.parser import parse, parse_signature
@@ -18,7 +18,6 @@ OF_EACH = ("rank", "std_others")  # one for each rollout
 OPERATORS = ("+", "-", "*", "/", "**", "neg", "<", "<=", ">", ">=", "==", "!=", "and", "or", "not")
 GIVEN = {"step": BATCH, "total_steps": BATCH, "progress": BATCH, "batch_size": BATCH, "eps": BATCH, "pi": BATCH}
 GIVEN |= {"group_size": GROUP, "copies": GROUP}
-SPECS = Path(__file__).resolve().parents[2] / "specs"
 
 
 class SpecError(Exception):

@@ -9,20 +9,18 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge_server import OWN, TIERS, asked, failed, said, serving, surroundings, verdicts, warnings
+from places import ROOT
 
 from rewardspec.ops.domain import finite
 from rewardspec.rewards import BadReference, find_reward
 from rewardspec.rewards.judge import rubric
 from rewardspec.rewards.judge.client import EndpointError
-
-ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 __all__ = ["surroundings"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 pytest.importorskip("trl")
 
@@ -30,7 +31,6 @@ from rewardspec.adapters.trl import (
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what trainers say is not about us
 
-ROOT = Path(__file__).parents[2]
 KINDS = pytest.mark.parametrize("kind", ["grpo", "rloo"])
 GRPO = "rewardspec: 1\nname: two\ncomponents:\n  digit: {values: [0, 1]}\n  letters: {range: [0, 1]}\nadvantage: grpo\n"
 

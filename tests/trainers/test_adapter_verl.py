@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from places import ROOT
 
 pytest.importorskip("verl")
 
@@ -26,7 +27,6 @@ from rewardspec.adapters.verl.tokens import conditioned
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
-ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "verl"
 
 SPEC = """\

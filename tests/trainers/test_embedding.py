@@ -5,17 +5,16 @@ import runpy
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from places import SPECS
 
 import rewardspec
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
 from rewardspec.function import load_module
 
-SPECS = Path(__file__).parents[2] / "specs"
 FILES = ["gdpo/math", "toolrl/smooth", "rc_grpo/rc_grpo", "vspo/vspo"]
 
 

@@ -2,9 +2,9 @@
 
 import re
 from fractions import Fraction as F
-from pathlib import Path
 
 import pytest
+from places import ROOT
 from reference.interpreter import Batch, RolloutError, interpret
 from reference.parser import NotRead, parse, parse_signature
 from reference.reader import Reader, SpecError, read_yaml
@@ -15,7 +15,6 @@ from rewardspec.syntax.tree import meaning
 from rewardspec.text.diagnostics import Report
 from rewardspec.text.source import Source
 
-ROOT = Path(__file__).parents[2]
 SHIPPED = [ROOT / "specs" / "prelude.yaml", *sorted((ROOT / "specs" / "dialects").glob("*.yaml"))]
 EXPRESSIONS = """
 a < b <= c; -2 ** 2; 2 ** -1 ** 3; not a and b or c and d or e; a if b else c if d else e; f(x, y=1,); 5.; -a ** b

@@ -3,11 +3,10 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import PACKAGE
 
-ROOT = Path(__file__).parents[2] / "rewardspec"
 LAYERS = [  # of docs/design.md, from the top; rooms of one layer do not know each other
     {"cli"},
     {"api"},
@@ -32,7 +31,7 @@ LAYERS = [  # of docs/design.md, from the top; rooms of one layer do not know ea
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 # Whose `__getattr__` looks public names up when they are asked for, also those of rooms above: see the tables in them.
 FORWARDS = {"__init__.py", "rewards/__init__.py", "adapters/trl/__init__.py"}
-FILES = sorted(ROOT.rglob("*.py"))
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def imports(path):
@@ -60,13 +59,13 @@ def room(module):
 
 
 def test_every_file_has_a_room():
-    names = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in FILES}
+    names = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in FILES}
     assert names - {"__init__", "__main__", "_version"} <= DEPTH.keys()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_go_down(path):
-    own = room("rewardspec." + path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."))
+    own = room("rewardspec." + path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."))
     wrong = []
     for module, line in imports(path):
         if module.split(".")[0] != "rewardspec" or module.startswith("rewardspec._version") or own is None:
@@ -74,18 +73,18 @@ def test_imports_go_down(path):
         target = room(module)  # None: the package's own names, for those above the compiler
         below = DEPTH["spec"] if target is None else DEPTH[target]
         if target != own and below <= DEPTH[own]:
-            wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+            wrong.append(f"{path.relative_to(PACKAGE)}:{line} imports {module}")
     assert not wrong
 
 
 def test_names_are_looked_up_late_in_known_places_alone():
     for path in FILES:
         made = {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if hasattr(node, "name")}
-        assert "__getattr__" not in made or path.relative_to(ROOT).as_posix() in FORWARDS, path
+        assert "__getattr__" not in made or path.relative_to(PACKAGE).as_posix() in FORWARDS, path
 
 
 def test_emit_support_needs_torch_alone():
-    for path in ROOT.glob("emit/runtime/*.py"):
+    for path in PACKAGE.glob("emit/runtime/*.py"):
         for module, line in imports(path):
             known = module in ("torch", "math") or module.startswith("rewardspec.emit.runtime")
             assert known, f"{path.name}:{line} imports {module}"
@@ -94,18 +93,18 @@ def test_emit_support_needs_torch_alone():
 def test_only_what_emitted_modules_carry_and_what_is_for_one_trainer_imports_torch():
     users = {path for path in FILES if any(module.split(".")[0] == "torch" for module, _ in imports(path))}
     assert users
-    trainers = [path for path in (ROOT / "adapters").iterdir() if path.is_dir() and path.name != "common"]
-    assert all(path.parent in (ROOT / "emit" / "runtime", *trainers) for path in users)
+    trainers = [path for path in (PACKAGE / "adapters").iterdir() if path.is_dir() and path.name != "common"]
+    assert all(path.parent in (PACKAGE / "emit" / "runtime", *trainers) for path in users)
 
 
 def test_what_trainers_share_knows_none_of_them():
-    names = {path.name for path in (ROOT / "adapters").iterdir() if path.is_dir()} - {"common", "__pycache__"}
-    for path in (ROOT / "adapters").rglob("*.py"):
-        own = path.relative_to(ROOT / "adapters").parts[0]
+    names = {path.name for path in (PACKAGE / "adapters").iterdir() if path.is_dir()} - {"common", "__pycache__"}
+    for path in (PACKAGE / "adapters").rglob("*.py"):
+        own = path.relative_to(PACKAGE / "adapters").parts[0]
         for module, line in imports(path):
             target = module.removeprefix("rewardspec.adapters.").split(".")[0]
             wrong = module.startswith("rewardspec.adapters.") and target in names - {own} and own in names | {"common"}
-            assert not wrong, f"{path.relative_to(ROOT)}:{line} imports {module}"
+            assert not wrong, f"{path.relative_to(PACKAGE)}:{line} imports {module}"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def modules():
     """Every module of the package to those of the package that it imports, wherever the import stands."""
     names = {}
     for path in FILES:
-        name = "rewardspec." + path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+        name = "rewardspec." + path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
         names[name.removesuffix(".__init__")] = path
     found = {}
     for name, path in names.items():

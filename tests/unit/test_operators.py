@@ -3,11 +3,11 @@
 import ast
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from places import PACKAGE
 from typer.testing import CliRunner
 
 import rewardspec
@@ -19,8 +19,6 @@ from rewardspec.ops.real import Real, real
 from rewardspec.prove.explain import explain
 from rewardspec.prove.simulate import simulate
 from rewardspec.prove.verify import verify
-
-ROOT = Path(__file__).parents[2] / "rewardspec"
 
 
 def test_sets_of_operators():
@@ -72,10 +70,10 @@ def compared_with_op(tree):
                 yield from ((text, node.lineno) for text in texts(pattern))
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_every_operator_that_code_looks_for_is_declared(path):
     for text, line in compared_with_op(ast.parse(path.read_text(encoding="utf-8"))):
-        assert text in OPERATORS, f"{path.relative_to(ROOT)}:{line} looks for `{text}`, which nobody declares"
+        assert text in OPERATORS, f"{path.relative_to(PACKAGE)}:{line} looks for `{text}`, which nobody declares"
 
 
 def test_the_reader_of_names_sees_all_ways_to_ask():

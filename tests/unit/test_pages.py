@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from places import ROOT
 from reference.interpreter import Batch, Evaluation
 from reference.numbers import Arithmetic
 from reference.reader import Bundle, Reader, Scope
@@ -16,7 +17,6 @@ from reference.reader import Bundle, Reader, Scope
 import rewardspec
 from rewardspec.prove.simulate import simulate
 
-ROOT = Path(__file__).parents[2]
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
 PAGES = [LANGUAGE, *sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)

@@ -4,11 +4,10 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).parents[2]
 NAMES = [  # module, what is imported from it; without a trainer
     ("rewardspec", ["SpecError", "Spec", "load", "loads", "compile", "Diagnostic"]),
     ("rewardspec.rewards", ["for_trl", "for_verl", "for_openrlhf", "Scorer", "ScoringError", "NotAllowed"]),

@@ -7,13 +7,12 @@ import sys
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import FUZZ
+from places import FUZZ, SPECS
 
 import rewardspec
 from rewardspec.groups.batch import without_batch
@@ -24,7 +23,6 @@ from rewardspec.prove.growth import Vectors, add, vectors
 from rewardspec.prove.replay import BadLog, read_log, replay
 from rewardspec.prove.simulate import count_groups
 
-SPECS = Path(__file__).parents[2] / "specs"
 ORM = rewardspec.load(SPECS / "papo/orm.yaml").program
 MATH = rewardspec.load(SPECS / "gdpo/math.yaml")
 CONDITIONED = rewardspec.load(SPECS / "gdpo/math_conditioned.yaml")

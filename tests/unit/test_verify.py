@@ -6,20 +6,18 @@ import subprocess
 import sys
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import FUZZ
+from places import FUZZ, SPECS
 from reference import formulas as ref
 
 import rewardspec
 from rewardspec.prove.solve import solve_weight, with_weight
 from rewardspec.prove.verify import OF_NOTHING, verify
 
-SPECS = Path(__file__).parents[2] / "specs"
 PAPO = """rewardspec: 1
 components:
   outcome: {values: [0, 1]}
