@@ -1,4 +1,4 @@
-"""Reward tokens at work (RC-GRPO, arXiv:2602.03025, Sec. 3): which rollout is given which, and where it stands."""
+"""Reward tokens at work (RC-GRPO, arXiv:2602.03025, Sec. 3): which rollout is given which, and where in the prompt."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from fractions import Fraction
 from itertools import accumulate
 
 from rewardspec.emit.runtime.philox import uniforms
-from rewardspec.language.declarations import RewardTokens
+from rewardspec.language import declarations
 
 PURPOSE = 1  # of the numbers drawn here; groups are drawn again with 0
 
-Prompt = str | Sequence[Mapping]
+Message = Mapping[str, object]
+Prompt = str | Sequence[Message]
 
 
 @dataclass(frozen=True)
-class Condition:
-    """The `condition:` of a spec.
+class RewardTokens:
+    """The reward tokens of a spec, from its section `condition:`.
 
     tokens: name to text. prior: name to the probability that a rollout is given the token.
     template: what becomes of the prompt's text, with `{prompt}` and `{token}`.
@@ -28,8 +29,12 @@ class Condition:
     template: str
 
     @classmethod
-    def of(cls, declared: RewardTokens) -> Condition:
+    def of(cls, declared: declarations.RewardTokens) -> RewardTokens:
         return cls(declared.tokens, {name: float(p) for name, p in declared.prior.items()}, declared.template)
+
+    def __str__(self) -> str:
+        """What a fingerprint remembers of them; it stays as it is, or every fingerprint changes."""
+        return f"Condition(tokens={self.tokens!r}, prior={self.prior!r}, template={self.template!r})"
 
     @property
     def best(self) -> str:
@@ -44,10 +49,11 @@ class Condition:
         process, however rows are interleaved.
         """
         upto = list(accumulate(Fraction(p) for p in self.prior.values()))
-        names, members = list(self.tokens), {}
+        names = list(self.tokens)
+        members: dict[Hashable, list[int]] = {}
         for i, group in enumerate(groups):
             members.setdefault(group, []).append(i)
-        found = [""] * sum(map(len, members.values()))
+        found = [""] * sum(len(rows) for rows in members.values())
         for place, rows in enumerate(members.values()):
             for i, u in zip(rows, uniforms(len(rows), seed, step, PURPOSE, place), strict=True):
                 found[i] = next((name for name, end in zip(names, upto, strict=True) if u < end), names[-1])
@@ -70,7 +76,7 @@ class Condition:
                 return messages
         raise ValueError("there is no user message to put the reward token in")
 
-    def _content(self, content, token: str):
+    def _content(self, content: object, token: str) -> object:
         """The content of a message, a text or a list of parts, whose last text has the token then."""
         if isinstance(content, str):
             return self._filled(content, token)
@@ -81,7 +87,7 @@ class Condition:
         if not texts:
             texts = [{"type": "text", "text": ""}]
             parts += texts
-        texts[-1]["text"] = self._filled(texts[-1]["text"], token)
+        texts[-1]["text"] = self._filled(str(texts[-1]["text"]), token)
         return parts
 
     def _filled(self, text: str, token: str) -> str:

@@ -23,7 +23,7 @@ from rewardspec.language.reader import read_declarations
 from rewardspec.lower.lower import Decide, lower
 from rewardspec.lower.program import Program
 from rewardspec.ops.reductions import REDUCTIONS
-from rewardspec.reward_tokens import Condition
+from rewardspec.reward_tokens import RewardTokens
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.syntax.tree import Expr, If, Number
 from rewardspec.syntax.yaml import LARGEST_FILE
@@ -199,10 +199,10 @@ class Spec:
         return self.at(step=LONG, total_steps=LONG, progress=Fraction(1))
 
     @property
-    def condition(self) -> Condition | None:
+    def condition(self) -> RewardTokens | None:
         """The reward tokens of `condition:`, None for a spec without."""
         declared = self.declarations.reward_tokens
-        return None if declared is None else Condition.of(declared)
+        return None if declared is None else RewardTokens.of(declared)
 
     @property
     def dialect(self) -> str | None:

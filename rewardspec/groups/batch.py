@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
-from rewardspec.ir.patterns import match_zscore
+from rewardspec.ir.patterns import ZScore, match_zscore
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
 
@@ -30,7 +30,7 @@ def batch_step(graph: Graph, advantage: Node) -> str:
     node, kind = advantage, "none"
     while True:
         found = match_zscore(graph, node)
-        if found and found.over is Level.BATCH and not found.by and found.where is None and not found.x.domain.missing:
+        if found and _is_of_batch(found):
             node, kind = found.x, kind if found.centered and kind == "shift" else "scale" if found.centered else "shift"
             continue
         match node.op, node.args:
@@ -57,6 +57,11 @@ def over_batch(node: Node) -> bool:
     return node.op == "copies" or (node.op == "given" and node.attributes[0] == "batch_size")
 
 
+def _is_of_batch(found: ZScore) -> bool:
+    """Whether a z-score is one over the whole batch, of values that are never missing."""
+    return found.over is Level.BATCH and not found.by and found.where is None and not found.x.domain.missing
+
+
 def _of_batch(node: Node) -> bool:
     """One value for the batch that depends on its data."""
     return node.level is Level.BATCH and any(over_batch(n) for n in walk([node]))
@@ -68,8 +73,7 @@ def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
     scale_only: a shift must stay, because 0 stands beside this value.
     """
     found = match_zscore(graph, node)
-    whole = found and found.over is Level.BATCH and not found.by and found.where is None
-    if whole and not found.x.domain.missing and (found.centered or not scale_only):
+    if found and _is_of_batch(found) and (found.centered or not scale_only):
         return _strip(graph, found.x, scale_only)
     match node.op, node.args:
         case "if", (condition, then, otherwise) if otherwise.constant == 0 and _of_batch(condition):

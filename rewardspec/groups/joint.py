@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from math import lcm, prod
+from typing import Any, TypeVar
 
 from rewardspec.groups.parts import independent_terms
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.groups.points import Odds, Point
+from rewardspec.ir.exact import GroupEvaluator, Value
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.effort import Allowance, spend, spent, weight
 from rewardspec.ops.real import UNKNOWN, Pool
+
+T = TypeVar("T")
+Weighed = list[tuple[tuple[T, ...], float]]  # combinations with their probabilities
+Joint = dict[tuple[Value, ...], float]  # values of nodes with their probabilities
 
 MOST_STATES = 4096  # of one rollout, in one part
 MOST_TRIED = 65_536  # states of columns that are looked through for those of one part
@@ -23,8 +29,12 @@ MOST_BITS = 2048  # of a denominator that sums have in common
 
 
 def joint_values(
-    graph: Graph, nodes: tuple[Node, ...], points: dict, given, allowance: Allowance | None = None
-) -> tuple[dict[tuple, float], bool]:
+    graph: Graph,
+    nodes: tuple[Node, ...],
+    points: Mapping[Node, Odds],
+    given: Mapping[str, Fraction],
+    allowance: Allowance | None = None,
+) -> tuple[Joint, bool]:
     """The joint values that nodes of one rollout can have, with their probabilities, and whether these are all.
 
     It takes two thirds of what is left of the allowance at most: where that does not last, a few are drawn.
@@ -39,7 +49,8 @@ def joint_values(
     complete = prod(map(len, choices)) <= MOST_TRIED
     rows, _ = combinations(choices, MOST_TRIED if complete else MOST_STATES)
     evaluators = [GroupEvaluator(node, columns, given) for node in nodes]
-    found, own = {}, allowance.part()
+    found: Joint = {}
+    own = allowance.part()
     for tried, (row, mass) in enumerate(rows):
         if own.is_spent and tried >= FEW:
             found = {}
@@ -50,7 +61,7 @@ def joint_values(
     return found, complete
 
 
-def _add_value(found: dict[tuple, float], evaluators: Sequence[GroupEvaluator], row: tuple, mass: float) -> bool:
+def _add_value(found: Joint, evaluators: Sequence[GroupEvaluator], row: tuple[Point, ...], mass: float) -> bool:
     """Add what a rollout's columns lead to; whether it could be told."""
     key = tuple(e.pool.known(e.values([row], {})[0]) for e in evaluators)
     if any(v is UNKNOWN for v in key):
@@ -60,23 +71,29 @@ def _add_value(found: dict[tuple, float], evaluators: Sequence[GroupEvaluator], 
 
 
 def _sums(
-    graph: Graph, terms: list[Node], points: dict, given, allowance: Allowance
-) -> tuple[dict[tuple, float], bool]:
+    graph: Graph,
+    terms: list[Node],
+    points: Mapping[Node, Odds],
+    given: Mapping[str, Fraction],
+    allowance: Allowance,
+) -> tuple[Joint, bool]:
     """The values of a sum of terms that are independent of each other. Dear ones are followed in part."""
     found = [joint_values(graph, (term,), points, given, allowance) for term in terms]
+    choices: list[list[tuple[Any, float]]]  # of exact numbers, or of whole ones
     choices = [[(value, mass) for (value,), mass in values.items()] for values, _ in found]
     complete, own = all(all_cases for _, all_cases in found), allowance.part()
     scale = _common_denominator([value for values in choices for value, _ in values])
     if scale:  # whole numbers are added much faster
         choices = [[(int(value * scale), mass) for value, mass in values] for values in choices]
-    sums: dict = {0 if scale else Fraction(0): 1.0}
+    sums: dict[Any, float] = {0 if scale else Fraction(0): 1.0}
     most, cost = MOST_TRIED, 0.4 if scale else 4.0  # cost: of one addition
     for at, values in enumerate(choices):
         fits = max(FEW, int(own.left / (len(choices) - at) / (cost * max(1, len(values)))))
         if len(sums) > min(most, fits):
             kept = random.Random(0).sample(list(sums), min(MOST_STATES, fits))
             sums, complete, most = {value: sums[value] for value in kept}, False, MOST_STATES
-        grown, pool, before = {}, Pool(), spent()
+        grown: dict[Any, float] = {}
+        pool, before = Pool(), spent()
         for a, p in sums.items():
             for b, q in values:
                 value = a + b if scale else pool.known(a + b)
@@ -94,7 +111,7 @@ def _sums(
     return {(Fraction(value, scale) if scale else value,): mass for value, mass in sums.items()}, complete
 
 
-def _common_denominator(values: Sequence) -> int:
+def _common_denominator(values: Sequence[Value]) -> int:
     """What makes all of them whole; 0 where they are no fractions, or it is large."""
     scale = 1
     for value in values:
@@ -106,7 +123,7 @@ def _common_denominator(values: Sequence) -> int:
     return scale
 
 
-def combinations(parts: Sequence[Sequence[tuple]], most: int) -> tuple[list[tuple[tuple, float]], bool]:
+def combinations(parts: Sequence[Sequence[tuple[T, float]]], most: int) -> tuple[Weighed[T], bool]:
     """Every combination of (value, probability) pairs, or `most` drawn by them; and whether these are all."""
     count = 1
     for pairs in parts:
@@ -116,7 +133,7 @@ def combinations(parts: Sequence[Sequence[tuple]], most: int) -> tuple[list[tupl
     return _drawn(parts, most), False
 
 
-def _drawn(parts: Sequence[Sequence[tuple]], most: int) -> list[tuple[tuple, float]]:
+def _drawn(parts: Sequence[Sequence[tuple[T, float]]], most: int) -> Weighed[T]:
     """`most` combinations of (value, probability) pairs, drawn by the probabilities."""
     draw = random.Random(0)
     columns = [list(zip(*pairs, strict=True)) for pairs in parts]

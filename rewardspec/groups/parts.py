@@ -77,7 +77,8 @@ def connected(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
     """The nodes, those with a column in common together."""
     blocks: list[tuple[set[str], tuple[Node, ...]]] = []
     for node in nodes:
-        names, members = columns_of([node]), (node,)
+        names = columns_of([node])
+        members: tuple[Node, ...] = (node,)
         touching = [block for block in blocks if block[0] & names]
         for block in touching:
             names, members = names | block[0], block[1] + members

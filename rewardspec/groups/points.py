@@ -19,24 +19,26 @@ from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE
 MOST_CUTS = 64  # of an interval
 
 Point = Fraction | None  # a value of a column; None where it is missing
-PolicyModel = Mapping[str, Mapping[Point, float]]  # column to the probabilities of its values
+Odds = dict[Point, float]  # probabilities of a column's values
+PolicyModel = Mapping[str, Mapping[Point, float]]  # column to them
 EVENLY: PolicyModel = {}  # each value as often as any other
 
 
 def column_points(
     program: Program, roots: Sequence[Node], model: PolicyModel = EVENLY, gaps: bool = False
-) -> tuple[dict, dict, bool]:
+) -> tuple[dict[Node, Odds], dict[str, Odds], bool]:
     """Values that stand for all of each column, with probabilities: those of rollouts, by node, of groups, by name.
 
     The last says whether they stand for all. gaps: what a closed gate lets be missing is missing, too.
     """
     nodes = walk(roots)
     users, complete = users_of(nodes), True
-    fine: dict[Node, dict] = {}
-    coarse: dict[str, dict] = {}
+    fine: dict[Node, Odds] = {}
+    coarse: dict[str, Odds] = {}
     for node in (n for n in nodes if n.op == "column"):
         column = program.columns[node.attributes[0]]
-        found, all_cases = points_of(column.domain, node, users, node in roots)
+        points, all_cases = points_of(column.domain, node, users, node in roots)
+        found: list[Point] = [*points]
         complete = complete and all_cases
         if column.missing == "ignore":
             found = [*found, None]
@@ -67,7 +69,7 @@ def points_of(
     )
     complete = compared and not is_result
     cuts = {c for c in _meetings(node, users) if domain.lo <= c <= domain.hi}
-    ends = [e for e in (domain.lo, domain.hi) if abs(e) != inf]
+    ends = [Fraction(e) for e in (domain.lo, domain.hi) if abs(e) != inf]
     marks = sorted({*cuts, *ends})
     if not marks:
         marks = [Fraction(0)]
@@ -116,7 +118,7 @@ def _meetings(column: Node, users: Mapping[Node, Sequence[Node]]) -> set[Fractio
 
 def _one_a_piece(points: list[Fraction], comparisons: Sequence[Node], node: Node) -> list[Fraction]:
     """The points, less those that no comparison tells from one before."""
-    seen: dict[tuple, Fraction] = {}
+    seen: dict[tuple[object, ...], Fraction] = {}
     for point in points:
         key = tuple(ELEMENTWISE[c.op].exact(*(point if a is node else a.constant for a in c.args)) for c in comparisons)
         seen.setdefault(key, point)

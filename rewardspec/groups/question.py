@@ -124,13 +124,13 @@ class Question:
             few = min(MOST_STATES, self.most_tried // 8)
             rows = list(zip(*(draw.choices(values, k=few) for values in points), strict=True))
             complete = False
-        key = self._rollout_values(rows)
-        if key is None:
+        found_by_row = self._rollout_values(rows)
+        if found_by_row is None:
             rows, complete = random.Random(0).sample(rows, min(FEW, len(rows))), False
-            key = list(rows)
+            found_by_row = [*rows]
         kept: dict[tuple[object, ...], Rollout] = {}
-        for row, values in zip(rows, key, strict=True):
-            kept.setdefault(values, row)
+        for row, worth in zip(rows, found_by_row, strict=True):
+            kept.setdefault(worth, row)
         found = list(kept.values())
         if len(found) > MOST_STATES:
             return random.Random(0).sample(found, MOST_STATES), False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from rewardspec.groups.parts import columns_of
-from rewardspec.groups.points import PolicyModel, column_points
+from rewardspec.groups.points import Point, PolicyModel, column_points
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.node import Node
 from rewardspec.lower.program import Program
@@ -40,7 +40,7 @@ def policy(program: Program, rates: Mapping[str, Fraction | float]) -> PolicyMod
     roots = [program.advantage, *(c.shaped for c in program.components)]
     fine, *_ = column_points(program, roots)
     nodes = {node.attributes[0]: node for node in fine}
-    model: dict[str, dict] = {}
+    model: dict[str, dict[Point, float]] = {}
     for name, rate in rates.items():
         subject = _subject(program, name, nodes)
         columns = columns_of([subject])

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import comb, factorial
+from typing import TypeVar
 
 from rewardspec.groups.batch import over_batch
-from rewardspec.groups.joint import MOST_STATES, combinations, joint_values
+from rewardspec.groups.joint import FEW, MOST_STATES, combinations, joint_values
 from rewardspec.groups.parts import connected
-from rewardspec.groups.points import EVENLY, PolicyModel, column_points, users_of
+from rewardspec.groups.points import EVENLY, Point, PolicyModel, column_points, users_of
+from rewardspec.ir.exact import Value
 from rewardspec.ir.node import Node, is_elementwise, walk
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import Allowance
+
+Answer = TypeVar("Answer")
+Rollouts = tuple[tuple[Value, ...], ...]  # of a group, each the values of `States.start`
 
 
 @dataclass(frozen=True)
@@ -28,15 +33,15 @@ class States:
     """
 
     start: tuple[Node, ...]
-    rollouts: dict[tuple, float]
-    groups: list[tuple[dict, float]]
+    rollouts: dict[tuple[Value, ...], float]
+    groups: list[tuple[dict[str, Point], float]]
     complete: bool
 
     def count(self, size: int) -> int:
         """How many groups of `size` rollouts there are, up to the order of the rollouts."""
         return comb(len(self.rollouts) + size - 1, size) * len(self.groups)
 
-    def each_group(self, size: int, most: int, seed: int = 0) -> Iterator[tuple[tuple, dict, float]]:
+    def each_group(self, size: int, most: int, seed: int = 0) -> Iterator[tuple[Rollouts, dict[str, Point], float]]:
         """All groups with their probabilities, or `most` drawn by them: rollouts, columns of the group, mass."""
         rollouts, weights = list(self.rollouts), list(self.rollouts.values())
         if self.count(size) <= most:
@@ -48,9 +53,9 @@ class States:
                     yield tuple(rollouts[i] for i in places), group, mass
             return
         draw = random.Random(seed)
-        groups, odds = zip(*self.groups, strict=True)
+        groups, odds_of = [group for group, _ in self.groups], [odds for _, odds in self.groups]
         for _ in range(most):
-            yield tuple(draw.choices(rollouts, weights, k=size)), draw.choices(groups, odds)[0], 1 / most
+            yield tuple(draw.choices(rollouts, weights, k=size)), draw.choices(groups, odds_of)[0], 1 / most
 
 
 def find_states(
@@ -83,7 +88,7 @@ def find_states(
     joint, all_cases = combinations([list(values.items()) for _, values in blocks], MOST_STATES)
     groups, all_groups = combinations([list(values.items()) for values in coarse.values()], MOST_STATES)
     place = [order.index(n) for n in start]
-    rollouts: dict[tuple, float] = {}
+    rollouts: dict[tuple[Value, ...], float] = {}
     for parts, mass in joint:
         row = [v for part in parts for v in part]
         key = tuple(row[p] for p in place)
@@ -94,6 +99,30 @@ def find_states(
         [(dict(zip(coarse, state, strict=True)), mass) for state, mass in groups],
         complete and all_cases and all_groups,
     )
+
+
+def asked_of_groups(
+    states: States,
+    ask: Callable[[Rollouts, dict[str, Point]], Answer],
+    size: int,
+    most: int,
+    seed: int,
+    allowance: Allowance,
+) -> tuple[list[tuple[Answer, float]], bool]:
+    """What groups answer, with their probabilities, and whether these are all groups or `most` that were drawn.
+
+    Where the allowance does not last for all, a part of as many is drawn.
+    """
+    found: list[tuple[Answer, float]] = []
+    own = allowance.part()
+    for members, group, mass in states.each_group(size, most, seed):
+        if own.is_spent and len(found) >= FEW:
+            if states.count(size) > most:  # they were drawn
+                return [(value, mass * most / len(found)) for value, mass in found], False
+            few = states.each_group(size, max(FEW // 2, len(found) // 4), seed)
+            return [(ask(members, group), mass) for members, group, mass in few], False
+        found.append((ask(members, group), mass))
+    return found, states.count(size) <= most
 
 
 def of_rollout(nodes: Sequence[Node]) -> set[Node]:

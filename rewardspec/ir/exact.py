@@ -35,28 +35,29 @@ class GroupEvaluator:
     def __init__(self, root: Node, start: Sequence[Node], given: Mapping[str, Fraction], floats: bool = False):
         self.root, self.start, self.given, self.floats = root, tuple(start), given, floats
         self.order = walk([root], known=self.start)
-        self.known: dict[tuple, object] = {}
+        self.known: dict[tuple[object, ...], Any] = {}
         self.weights: dict[Node, int] = {}  # of the largest value that a node had
         self.pool = Pool()
 
-    def __call__(self, rollouts: Sequence[tuple], group: Mapping[str, Fraction]) -> list:
+    def __call__(self, rollouts: Sequence[tuple[Value, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
         """The root's value for every rollout, equal ones as one object. The group is taken for the whole batch, too.
 
         rollouts: the values of `start`, for each. group: columns of group and batch level.
         """
         return [self.pool.canonical(value) for value in self.values(rollouts, group)]
 
-    def values(self, rollouts: Sequence[tuple], group: Mapping[str, Fraction]) -> list:
+    def values(self, rollouts: Sequence[tuple[Value, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
         """The same, but that values too close to call to one before are left as they are."""
         size = len(rollouts)
-        values: dict[Node, list] = {node: [r[i] for r in rollouts] for i, node in enumerate(self.start)}
+        values: dict[Node, list[Any]] = {node: [r[i] for r in rollouts] for i, node in enumerate(self.start)}
         for node in self.order:
             spend(size * self.weights.get(node, 1))
             if node.op == "column":
                 value = group[node.attributes[0]]
                 values[node] = [float(value) if self.floats and value is not None else value] * size
             elif node.op == "const":
-                values[node] = [float(node.constant) if self.floats else node.constant] * size
+                constant = node.attributes[0]
+                values[node] = [float(constant) if self.floats else constant] * size
             elif node.op == "missing":
                 values[node] = [None] * size
             elif node.op == "given":
@@ -67,7 +68,7 @@ class GroupEvaluator:
                 values[node] = self.elementwise(node, [values[a] for a in node.args])
         return values[self.root]
 
-    def take(self, name: str, size: int):
+    def take(self, name: str, size: int) -> Value:
         if name in ("group_size", "batch_size"):
             value = Fraction(size)
         elif name == "eps":
@@ -80,7 +81,7 @@ class GroupEvaluator:
             raise Inexact(f"`{name}` has no exact value")
         return float(value) if self.floats else value
 
-    def elementwise(self, node: Node, columns: list[list]) -> list:
+    def elementwise(self, node: Node, columns: list[list[Any]]) -> list[Any]:
         result = []
         for row in zip(*columns, strict=True):
             if any(v is UNKNOWN for v in row):
@@ -93,7 +94,7 @@ class GroupEvaluator:
             result.append(self.known[key])
         return result
 
-    def apply(self, node: Node, row: tuple):
+    def apply(self, node: Node, row: tuple[Any, ...]) -> Any:
         if node.op == "required":
             return row[0]
         if node.op == "copies":
@@ -107,14 +108,14 @@ class GroupEvaluator:
             return None  # undefined: whatever selects it is an error when it runs
         return float(value) if self.floats and value is not None else value
 
-    def reduce(self, node: Node, columns: list[list]) -> list:
+    def reduce(self, node: Node, columns: list[list[Any]]) -> list[Any]:
         x, where, *by = columns
         labels = by[0] if by else [None] * len(x)
         try:
             kinds = [[i for i in range(len(x)) if labels[i] == label] for label in dict.fromkeys(labels)]
         except TooClose:
             return [UNKNOWN] * len(x)
-        result: list = [None] * len(x)
+        result: list[Any] = [None] * len(x)
         coarse = node.attributes[0] is Level.BATCH and node.args[0].level is Level.GROUP
         for rows in kinds:
             there = [i for i in rows if x[i] is not None and (where[i] is UNKNOWN or where[i] == 1)]
@@ -129,7 +130,7 @@ class GroupEvaluator:
                     result[i] = float(found) if self.floats and found is not None else found
         return result
 
-    def reduced(self, node: Node, values: list, where: list):
+    def reduced(self, node: Node, values: list[Any], where: list[Any]) -> Any:
         """What a reduction makes of the values that take part, or may."""
         if any(v is UNKNOWN for v in (*values, *where)):
             return _undecided_reduction(REDUCTIONS[node.op], values, where)
@@ -143,14 +144,14 @@ class GroupEvaluator:
             self.weigh(node, *(found if isinstance(found, list) else [found]))
         return self.known[key]
 
-    def weigh(self, node: Node, *found) -> None:
+    def weigh(self, node: Node, *found: Value) -> None:
         """Count what it took to find values of a node."""
         heaviest = max(map(weight, found), default=1)
         spend(4 * heaviest)
         if heaviest > self.weights.get(node, 1):
             self.weights[node] = heaviest
 
-    def parameter(self, node: Node):
+    def parameter(self, node: Node) -> Any:
         parameter = node.attributes[1]
         return float(parameter) if self.floats and parameter is not None else parameter
 

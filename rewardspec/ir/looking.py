@@ -7,11 +7,11 @@ its domain is [-1, 1]. What is seen is no proof that there is nothing else; but 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from math import inf
 
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.exact import GroupEvaluator, Value
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ops.domain import Domain, Level
 from rewardspec.ops.exact import Inexact
@@ -41,7 +41,13 @@ def least_seen(value: Node, gate: Node) -> Fraction | float | None:
     return least
 
 
-def _groups(nodes: Sequence[Node]) -> Iterator[tuple]:
+Values = tuple[Value, ...]
+Points = list[Fraction | None]  # of a column
+
+
+def _groups(
+    nodes: Sequence[Node],
+) -> Iterator[tuple[list[Node], list[Values], dict[str, Fraction | None], dict[str, Fraction]]]:
     """Groups of one to four rollouts: at the ends of all domains, then drawn from all over them."""
     order = walk(nodes)
     columns = [n for n in order if n.op == "column"]
@@ -50,11 +56,11 @@ def _groups(nodes: Sequence[Node]) -> Iterator[tuple]:
     moments = MOMENTS if any(n.op == "given" for n in order) else MOMENTS[:1]
     draw = random.Random(0)
 
-    def one(choose) -> tuple:
+    def one(choose: Callable[[Points], Fraction | None]) -> Values:
         return tuple(choose(points[n]) for n in fine)
 
-    ends = [min, max]
-    few = [[one(_end(end))] * size for size in (1, 2) for end in ends] + [[one(_end(end)) for end in ends]]
+    ends = [one(_least), one(_most)]
+    few = [[end] * size for size in (1, 2) for end in ends] + [ends]
     many = max(20, min(200, MOST_VALUES // (3 * len(order))))
     few += [[one(draw.choice) for _ in range(draw.randint(1, 4))] for _ in range(many)]
     for at, rows in enumerate(few):
@@ -62,11 +68,15 @@ def _groups(nodes: Sequence[Node]) -> Iterator[tuple]:
         yield fine, rows, coarse, moments[at % len(moments)]
 
 
-def _end(end):
-    return lambda points: end((p for p in points if p is not None), default=None)
+def _least(points: Points) -> Fraction | None:
+    return min((p for p in points if p is not None), default=None)
 
 
-def _points(column: Node, order: Sequence[Node]) -> list[Fraction | None]:
+def _most(points: Points) -> Fraction | None:
+    return max((p for p in points if p is not None), default=None)
+
+
+def _points(column: Node, order: Sequence[Node]) -> Points:
     """Values of a column: its ends, some between, and both sides of what it is compared with."""
     domain = column.domain
     limits = {a.constant for n in order if column in n.args for a in n.args if a.constant is not None}

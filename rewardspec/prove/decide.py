@@ -6,9 +6,9 @@ from functools import cached_property
 
 from rewardspec.groups.moments import Moment
 from rewardspec.groups.question import MOST_GROUPS, Group, Question
-from rewardspec.ir.exact import GroupEvaluator, Value
+from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.node import Node
-from rewardspec.ops.real import UNKNOWN
+from rewardspec.ops.real import UNKNOWN, Number, Unknown
 
 KEPT, BROKEN, UNSURE, ENDS = "kept", "broken", "unsure", "ends"
 
@@ -20,7 +20,7 @@ class Decider:
         self.question = question
         self.evaluators: dict[tuple[object, ...], GroupEvaluator] = {}  # by node and moment
 
-    def values(self, node: Node, group: Group) -> list[Value]:
+    def values(self, node: Node, group: Group) -> list[Number | Unknown | None]:
         """A node's exact values in a group, one a rollout."""
         return self._evaluator(node, group.moment).values(group.rollouts, group.columns)
 

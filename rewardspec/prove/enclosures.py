@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rewardspec.ir.exact import Value
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
+from rewardspec.ops.enclosures import enclosure
+from rewardspec.ops.exact import Surd
 from rewardspec.ops.operators import REDUCTIONS
-from rewardspec.ops.real import Real, enclosure
-from rewardspec.prove.intervals import ARITHMETIC, MONOTONE, minus, over, plus, root, square
+from rewardspec.ops.real import Real
+from rewardspec.prove.intervals import ARITHMETIC, MONOTONE, Flags, Floats, Interval, minus, over, plus, root, square
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -28,37 +34,37 @@ class Box:
     where that is known.
     """
 
-    lo: np.ndarray
-    hi: np.ndarray
-    gone: np.ndarray
-    there: np.ndarray
-    same: np.ndarray | None = None
+    lo: Floats
+    hi: Floats
+    gone: Flags
+    there: Flags
+    same: NDArray[np.int64] | None = None
 
-    def __getitem__(self, places: np.ndarray) -> Box:
+    def __getitem__(self, places: NDArray[np.int64]) -> Box:
         """The boxes at these places of the first axis."""
-        return self._each(lambda part: part[places])
+        same = None if self.same is None else self.same[places]
+        return Box(self.lo[places], self.hi[places], self.gone[places], self.there[places], same)
 
     def reshape(self, groups: int, size: int) -> Box:
         """The same boxes as those of `groups` of `size`."""
-        return self._each(lambda part: part.reshape(groups, size))
+        shape = groups, size
+        same = None if self.same is None else self.same.reshape(shape)
+        lo, hi = self.lo.reshape(shape), self.hi.reshape(shape)
+        return Box(lo, hi, self.gone.reshape(shape), self.there.reshape(shape), same)
 
-    def _each(self, change: Callable[[np.ndarray], np.ndarray]) -> Box:
-        same = None if self.same is None else change(self.same)
-        return Box(change(self.lo), change(self.hi), change(self.gone), change(self.there), same)
 
-
-def box(values: Sequence, same: bool = False) -> Box:
+def box(values: Sequence[Value], same: bool = False) -> Box:
     """Boxes around exact values, as arrays [N]; None is missing, and so may be what is UNKNOWN."""
     rows = [_ends(v) for v in values]
     lo, hi, gone, there = (np.array(column) for column in zip(*rows, strict=True))
-    numbers: dict = {}
+    numbers: dict[Value, int] = {}
     ids = None
     if same and not any(g and t for _, _, g, t in rows):
         ids = np.array([numbers.setdefault(v, len(numbers)) for v in values])
     return Box(lo.astype(float), hi.astype(float), gone.astype(bool), there.astype(bool), ids)
 
 
-def _ends(value) -> tuple[float, float, bool, bool]:
+def _ends(value: Value) -> tuple[float, float, bool, bool]:
     if value is None:
         return 0.0, 0.0, True, False
     if isinstance(value, Fraction):
@@ -71,7 +77,7 @@ def _ends(value) -> tuple[float, float, bool, bool]:
         lo = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
         hi = near if Fraction(near) >= value else math.nextafter(near, math.inf)
         return lo, hi, False, True
-    if isinstance(value, Real) or hasattr(value, "terms"):
+    if isinstance(value, Real | Surd):
         ball = enclosure(value, 100)
         if ball.is_finite():
             lo, hi = float(ball.lower()), float(ball.upper())
@@ -81,7 +87,11 @@ def _ends(value) -> tuple[float, float, bool, bool]:
 
 
 def evaluate(
-    roots: Sequence[Node], start: Mapping[Node, Box], coarse: Mapping[str, Fraction | None], given: Callable, size: int
+    roots: Sequence[Node],
+    start: Mapping[Node, Box],
+    coarse: Mapping[str, Fraction | None],
+    given: Callable[[str], Value],
+    size: int,
 ) -> dict[Node, Box]:
     """Boxes of the roots on groups of `size`, from those of `start` ([G, size]). given: a name's exact value."""
     values = dict(start)
@@ -109,7 +119,7 @@ def evaluate(
     return {root: values[root] for root in roots}
 
 
-def _one(value) -> Box:
+def _one(value: Value) -> Box:
     return box([value]).reshape(1, 1)
 
 
@@ -166,19 +176,19 @@ def _elementwise(node: Node, args: list[Box]) -> Box:
     return Box(lo, hi, gone, there)
 
 
-def _always(*args: Box) -> tuple[np.ndarray, np.ndarray]:
+def _always(*args: Box) -> tuple[Flags, Flags]:
     shape = np.broadcast_shapes(*(a.lo.shape for a in args))
     return np.zeros(shape, bool), np.ones(shape, bool)
 
 
-def _any_of(flags):
+def _any_of(flags: Sequence[Flags]) -> Flags:
     found = flags[0]
     for flag in flags[1:]:
         found = found | flag
     return found
 
 
-def _all_of(flags):
+def _all_of(flags: Sequence[Flags]) -> Flags:
     found = flags[0]
     for flag in flags[1:]:
         found = found & flag
@@ -199,18 +209,18 @@ def _choice(condition: Box, then: Box, otherwise: Box) -> Box:
     return Box(np.where(there, lo, 0.0), np.where(there, hi, 0.0), gone, there)
 
 
-def _open(taken, x, direction):
+def _open(taken: Flags, x: Floats, direction: int) -> Floats:
     return np.where(taken, x, direction * np.inf)
 
 
 def _sum_components(args: list[Box]) -> Box:
-    total = None
+    total = np.zeros((1, 1)), np.zeros((1, 1))
     for a in args:
         ends = (
             np.where(a.there, np.where(a.gone, np.minimum(a.lo, 0), a.lo), 0.0),
             np.where(a.there, np.where(a.gone, np.maximum(a.hi, 0), a.hi), 0.0),
         )
-        total = ends if total is None else plus(total, ends)
+        total = plus(total, ends)
     return Box(*total, _all_of([a.gone for a in args]), _any_of([a.there for a in args]))
 
 
@@ -240,17 +250,19 @@ def _reduce(node: Node, args: list[Box], size: int) -> Box:
         return _anything(shape)
     decided = (sure == maybe).all(1, keepdims=True)
     count = sure.sum(1, keepdims=True)
-    none, some = ~sure.any(1, keepdims=True), maybe.any(1, keepdims=True)
+    none, some = ~_any(sure), _any(maybe)
     yes = (np.zeros_like(none), np.ones_like(none))
 
-    def least(x, taken):
-        return np.where(taken, x, np.inf).min(1, keepdims=True)
+    def least(x: Floats, taken: Flags) -> Floats:
+        found: Floats = np.where(taken, x, np.inf).min(1, keepdims=True)
+        return found
 
-    def most(x, taken):
-        return np.where(taken, x, -np.inf).max(1, keepdims=True)
+    def most(x: Floats, taken: Flags) -> Floats:
+        found: Floats = np.where(taken, x, -np.inf).max(1, keepdims=True)
+        return found
 
-    def total(ends, taken):
-        found = (np.zeros((len(lo), 1)), np.zeros((len(lo), 1)))
+    def total(ends: Interval, taken: Flags) -> Interval:
+        found = np.zeros((len(lo), 1)), np.zeros((len(lo), 1))
         for i in range(size):
             part = taken[:, i : i + 1]
             found = plus(
@@ -262,9 +274,9 @@ def _reduce(node: Node, args: list[Box], size: int) -> Box:
         case "count":
             return Box(count.astype(float), maybe.sum(1, keepdims=True).astype(float), *yes)
         case "any":
-            return Box((sure & (lo >= 1)).any(1, keepdims=True).astype(float), most(hi, maybe).clip(0, 1), *yes)
+            return Box(_any(sure & (lo >= 1)).astype(float), most(hi, maybe).clip(0, 1), *yes)
         case "all":
-            return Box(least(lo, maybe).clip(0, 1), 1.0 - (sure & (hi <= 0)).any(1, keepdims=True), *yes)
+            return Box(least(lo, maybe).clip(0, 1), (~_any(sure & (hi <= 0))).astype(float), *yes)
         case "min":
             return Box(*_held(least(lo, maybe), least(hi, sure), some), none, some)
         case "max":
@@ -293,19 +305,27 @@ def _reduce(node: Node, args: list[Box], size: int) -> Box:
     return _anything(shape)
 
 
-def _held(lo, hi, some):
+def _any(flags: Flags) -> Flags:
+    """Whether any of a group's flags is set, [G, 1]."""
+    found: Flags = np.any(flags, axis=1, keepdims=True)
+    return found
+
+
+def _held(lo: Floats, hi: Floats, some: Flags) -> Interval:
     """The ends where there is a value, 0 where there is none."""
     return np.where(some, lo, 0.0), np.where(some, hi, 0.0)
 
 
-def _alike(x: Box, taken, shape):
+def _alike(x: Box, taken: Flags, shape: Shape) -> Flags:
     """Whether the values that take part are known to be equal."""
     point = (x.lo == x.hi).all() if x.same is None else True
     if not point:
         return np.zeros((shape[0], 1), bool)
     ids = np.broadcast_to(x.lo if x.same is None else x.same.astype(float), shape)
-    return np.where(taken, ids, np.inf).min(1, keepdims=True) == np.where(taken, ids, -np.inf).max(1, keepdims=True)
+    least, most = np.where(taken, ids, np.inf).min(1), np.where(taken, ids, -np.inf).max(1)
+    alike: Flags = least == most
+    return alike[:, None]
 
 
-def _anything(shape) -> Box:
+def _anything(shape: Shape) -> Box:
     return Box(np.full(shape, -np.inf), np.full(shape, np.inf), np.ones(shape, bool), np.ones(shape, bool))

@@ -10,7 +10,8 @@ from rewardspec.language.prelude import prelude
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import REDUCTIONS
 from rewardspec.spec import Spec
-from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr, format_number
+from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr
+from rewardspec.text.numbers import format_number
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def explain(spec: Spec) -> Explanation:
         for name, c in declared.components.items()
         if c.value and c.weight
     ]
+    assert declared.advantage is not None, "a spec that was read has an advantage"
     definitions = [("advantage", format_expr(declared.advantage))]
     if declared.keep is not None:
         definitions.insert(0, ("keep", format_expr(declared.keep)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rewardspec.ops.effort import Allowance
-from rewardspec.ops.real import UNKNOWN, Pool, Real, TooClose
+from rewardspec.ops.real import UNKNOWN, Number, Pool, Real, TooClose, Unknown
 
 MOST_SUMS = 3_000_000  # vectors kept at once
 MOST_VALUES = 5_000_000  # sums of two values that are looked up
@@ -24,6 +24,8 @@ MOST_REALS = 50_000  # of them where they are no sums of roots
 MOST_PAIRINGS = 200_000_000  # ways to pair rollouts that are tried for one sum of parts
 _AT_ONCE = 2_000_000  # of them worked on at once
 _ROWS = 400_000  # pairs of vectors to begin with
+
+Exact = Number | None  # a value of a rollout, None where it is missing
 
 
 class TooMany(Exception):
@@ -39,7 +41,7 @@ class Vectors:
     are not kept.
     """
 
-    values: list
+    values: list[Exact]
     rows: np.ndarray
     mass: np.ndarray
     unsure: float = 0.0
@@ -48,16 +50,17 @@ class Vectors:
         return len(self.rows)
 
 
-def vectors(found: Iterable[tuple[Sequence, float]]) -> Vectors:
+def vectors(found: Iterable[tuple[Sequence[Exact | Unknown], float]]) -> Vectors:
     """Vectors from lists of values and their probabilities; those alike up to order are one."""
-    number: dict = {}
-    mass: dict[tuple, float] = {}
+    number: dict[Exact, int] = {}
+    mass: dict[tuple[int, ...], float] = {}
     unsure = 0.0
     for values, weight in found:
-        if any(v is UNKNOWN for v in values):
+        known = [v for v in values if not isinstance(v, Unknown)]
+        if len(known) < len(values):
             unsure += weight
             continue
-        row = tuple(sorted(number.setdefault(v, len(number)) for v in values))
+        row = tuple(sorted(number.setdefault(v, len(number)) for v in known))
         mass[row] = mass.get(row, 0.0) + weight
     if not mass:
         raise TooClose("every group has a value that is too close to call")
@@ -74,7 +77,7 @@ def add(
     slow = any(isinstance(v, Real) for v in (*a.values, *b.values))
     if len(a.values) * len(b.values) > (MOST_REALS if slow else MOST_VALUES):
         raise TooMany
-    sums: dict = {}
+    sums: dict[Exact, int] = {}
     pool = Pool()
     found = []
     for x in a.values:
@@ -111,9 +114,12 @@ def add(
     return Vectors(list(sums), *known, float(unsure))
 
 
-def _plus(x, y):
+def _plus(x: Exact, y: Exact) -> Exact:
     """The sum; None, a missing value, where either is."""
-    return None if x is None or y is None else x + y
+    if x is None or y is None:
+        return None
+    total: Exact = x + y
+    return total
 
 
 def _runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,33 +5,41 @@ An interval is a pair of arrays, its ends. What comes back holds the result for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Interval = tuple[Floats, Floats]
 
 LIBRARY_ULPS = 8  # what numpy's exp, log and tanh may be off by, and more
 
 
-def _down(x, exact=False):
+def _down(x: Floats, exact: Flags | bool = False) -> Floats:
     return np.where(exact, x, np.nextafter(x, -np.inf))
 
 
-def _up(x, exact=False):
+def _up(x: Floats, exact: Flags | bool = False) -> Floats:
     return np.where(exact, x, np.nextafter(x, np.inf))
 
 
-def _short(x):
+def _short(x: Floats) -> Flags:
     """Whether the product of two such floats is one."""
-    return (x.astype(np.float32) == x) & (np.abs(x) < 1e15) & ((np.abs(x) > 1e-15) | (x == 0))
+    short: Flags = (x.astype(np.float32) == x) & (np.abs(x) < 1e15) & ((np.abs(x) > 1e-15) | (x == 0))
+    return short
 
 
-def _fixed(lo, hi):
+def _fixed(lo: Floats, hi: Floats) -> Interval:
     """What is no number, as the infinity minus itself, can be anything."""
     return np.where(np.isnan(lo), -np.inf, lo), np.where(np.isnan(hi), np.inf, hi)
 
 
-def plus(a, b):
+def plus(a: Interval, b: Interval) -> Interval:
     (alo, ahi), (blo, bhi) = a, b
 
-    def end(x, y, away):
+    def end(x: Floats, y: Floats, away: float) -> Floats:
         s = x + y
         part = s - x
         error = (x - (s - part)) + (y - part)
@@ -40,11 +48,11 @@ def plus(a, b):
     return _fixed(end(alo, blo, -np.inf), end(ahi, bhi, np.inf))
 
 
-def minus(a, b):
+def minus(a: Interval, b: Interval) -> Interval:
     return plus(a, (-b[1], -b[0]))
 
 
-def _times(a, b):
+def _times(a: Interval, b: Interval) -> Interval:
     (alo, ahi), (blo, bhi) = a, b
     short = _short(alo) & _short(ahi) & _short(blo) & _short(bhi)
     corners = [x * y for x in (alo, ahi) for y in (blo, bhi)]
@@ -53,11 +61,12 @@ def _times(a, b):
     return _down(lo, short | ((lo == 0) & _zero(a, b))), _up(hi, short | ((hi == 0) & _zero(a, b)))
 
 
-def _zero(a, b):
-    return ((a[0] == 0) & (a[1] == 0)) | ((b[0] == 0) & (b[1] == 0))
+def _zero(a: Interval, b: Interval) -> Flags:
+    zero: Flags = ((a[0] == 0) & (a[1] == 0)) | ((b[0] == 0) & (b[1] == 0))
+    return zero
 
 
-def over(a, b):
+def over(a: Interval, b: Interval) -> Interval:
     (alo, ahi), (blo, bhi) = a, b
     corners = [x / y for x in (alo, ahi) for y in (blo, bhi)]
     lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
@@ -66,20 +75,22 @@ def over(a, b):
     return np.where(bad, -np.inf, _down(lo, point)), np.where(bad, np.inf, _up(hi, point))
 
 
-def root(a):
+def root(a: Interval) -> Interval:
     lo, hi = np.sqrt(np.maximum(a[0], 0)), np.sqrt(np.maximum(a[1], 0))
     low = _down(lo, _short(lo) & (lo * lo == a[0]) | (lo == 0))
     return np.maximum(low, 0), _up(hi, _short(hi) & (hi * hi == a[1]))
 
 
-def square(a):
+def square(a: Interval) -> Interval:
     lo, hi = _times(a, a)
     crosses = (a[0] <= 0) & (a[1] >= 0)
     return np.where(crosses, 0.0, np.maximum(lo, 0)), hi
 
 
-def _library(function, lowest=-np.inf, highest=np.inf):
-    def rule(a):
+def _library(
+    function: Callable[[Floats], Floats], lowest: float = -np.inf, highest: float = np.inf
+) -> Callable[[Interval], Interval]:
+    def rule(a: Interval) -> Interval:
         ends = [function(a[0]), function(a[1])]
         reach = [LIBRARY_ULPS * np.spacing(np.abs(e)) for e in ends]
         lo, hi = np.maximum(ends[0] - reach[0], lowest), np.minimum(ends[1] + reach[1], highest)
@@ -88,7 +99,7 @@ def _library(function, lowest=-np.inf, highest=np.inf):
     return rule
 
 
-MONOTONE = {
+MONOTONE: dict[str, Callable[[Interval], Interval]] = {
     "exp": _library(np.exp, 0.0),
     "tanh": _library(np.tanh, -1.0, 1.0),
     "sigmoid": _library(lambda x: 1 / (1 + np.exp(-x)), 0.0, 1.0),
@@ -104,7 +115,7 @@ MONOTONE = {
     ),
     "cos": lambda a: (np.full_like(a[0], -1.0), np.full_like(a[0], 1.0)),
 }
-ARITHMETIC = {
+ARITHMETIC: dict[str, Callable[[Interval, Interval], Interval]] = {
     "+": plus,
     "-": minus,
     "*": _times,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,8 +16,9 @@ MOST_REWARDS = 7  # as far as the paper's figure goes
 GROUP_SIZE = 4  # of its right panel
 
 
-def by_rewards(spec: Spec, given) -> list[Simulation] | None:
+def by_rewards(spec: Spec, given: Mapping[str, Fraction]) -> list[Simulation] | None:
     """Counts for 1 to 7 binary rewards under the spec's scheme; None where it names components of its own."""
+    assert spec.declarations.advantage is not None, "a spec that was read has an advantage"
     scheme = format_expr(spec.declarations.advantage)
     counts = []
     for n in range(1, MOST_REWARDS + 1):
@@ -33,7 +34,7 @@ def by_rewards(spec: Spec, given) -> list[Simulation] | None:
 
 
 def by_rate(
-    spec: Spec, size: int, given, points: int = 21, names: Sequence[str] = ()
+    spec: Spec, size: int, given: Mapping[str, Fraction], points: int = 21, names: Sequence[str] = ()
 ) -> list[tuple[float, Simulation]]:
     """Counts with everything that has a rate (or `names` alone) succeeding at rates from 0 to 1."""
     names = names or binary_names(spec.program)
@@ -47,7 +48,7 @@ def by_rate(
     ]
 
 
-def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], given) -> None:
+def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], given: Mapping[str, Fraction]) -> None:
     """Write the figure. Raises ModuleNotFoundError without matplotlib, OSError, ValueError for an unknown format."""
     import matplotlib
 
@@ -65,7 +66,8 @@ def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], give
             ns = range(1, len(counts) + 1)
             axes[1].plot(ns, [c.advantage_groups for c in counts], marker="o", label=label)
         curve = by_rate(spec, shown, given)
-        axes[2].plot([p for p, _ in curve], [c.signal.groups_without_signal for _, c in curve], label=label)
+        known = [(rate, found.signal.groups_without_signal) for rate, found in curve if found.signal]
+        axes[2].plot([rate for rate, _ in known], [share for _, share in known], label=label)
     axes[0].set(title="Distinct advantage groups", xlabel="rollouts in a group", ylabel="groups that can be told apart")
     axes[1].set(
         title=f"Binary rewards, {GROUP_SIZE} rollouts", xlabel="rewards", ylabel="groups that can be told apart"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, value_of
 from rewardspec.logs.rows import BadLog, Unread, each_row, located, read_rows
-from rewardspec.prove.simulate import Liveness
+from rewardspec.prove.liveness import Liveness
 from rewardspec.spec import Spec, compile
 
 
@@ -19,9 +19,9 @@ from rewardspec.spec import Spec, compile
 class Log:
     """Logged rollouts: columns of the spec, and for each the group and the step that it belongs to."""
 
-    columns: Mapping[str, list]
-    groups: Sequence
-    steps: Sequence
+    columns: dict[str, list[object]]
+    groups: list[Hashable]
+    steps: list[Hashable]
 
 
 def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = PREFIX) -> Log:
@@ -67,14 +67,14 @@ class Replay:
     steps: int
     signal: Liveness
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tuple[list[int], Any]]:
     """Each step of a log as a batch of its own: its rows and the Result. Raises BadLog."""
     fn = compile(spec)
-    places: dict = {}
+    places: dict[Hashable, list[int]] = {}
     for i, step in enumerate(log.steps):
         places.setdefault(step, []).append(i)
     last = total_steps or max((step for step in places if isinstance(step, int)), default=None)
@@ -105,14 +105,15 @@ def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
     return Replay(len(whole), groups, steps, signal)
 
 
-def _variance_shares(spec: Spec, advantage: np.ndarray, shares: list) -> dict[str, float] | None:
-    if any(found is None for found in shares):
+def _variance_shares(spec: Spec, advantage: np.ndarray, shares: list[dict[str, Any] | None]) -> dict[str, float] | None:
+    known = [found for found in shares if found is not None]
+    if len(known) < len(shares):
         return None
     centered = advantage - advantage.mean()
     variance = float(centered @ centered)
     if variance == 0:
         return None
     return {
-        name: float(np.concatenate([found[name].double().numpy() for found in shares]) @ centered) / variance
+        name: float(np.concatenate([found[name].double().numpy() for found in known]) @ centered) / variance
         for name in spec.components
     }

@@ -50,8 +50,8 @@ class Screen:
         result = {}
         for name in names:
             b = found[self.guarantees[name]]
-            kept = np.broadcast_to((b.lo >= 1) | ~b.there, (len(rows), size)).all(1)
-            result[name] = Screened(kept.tolist(), self._asks(name, start, kind, size), margins.get(name))
+            kept: list[bool] = np.all(np.broadcast_to((b.lo >= 1) | ~b.there, (len(rows), size)), axis=1).tolist()
+            result[name] = Screened(kept, self._asks(name, start, kind, size), margins.get(name))
         return result
 
     def margins(self, name: str, groups: Sequence[Group], size: int) -> list[float]:

@@ -101,7 +101,8 @@ def _edge(broken: Callable[[Fraction], list[str]], low: Fraction, high: Fraction
     """Where, between two weights of which one is safe, that changes."""
     names = broken(low) or broken(high)
     rising = not broken(low)  # safe below it
-    while high - low > Fraction(1, 10**digits) * max(high, 1):
+    one = Fraction(1)
+    while high - low > Fraction(1, 10**digits) * max(high, one):
         middle = (low + high) / 2
         if bool(broken(middle)) == rising:
             high = middle
@@ -109,6 +110,6 @@ def _edge(broken: Callable[[Fraction], list[str]], low: Fraction, high: Fraction
             low = middle
         names = broken(low) or broken(high)
     near = high.limit_denominator(1000)
-    if abs(near - high) < Fraction(2, 10**digits) * max(high, 1):
+    if abs(near - high) < Fraction(2, 10**digits) * max(high, one):
         return End(float(near), not broken(near), names)
     return End(float(low if rising else high), True, names)

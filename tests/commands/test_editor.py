@@ -19,7 +19,8 @@ import rewardspec
 from rewardspec.language.editor import is_name, json_schema, spec_like
 from rewardspec.lint.errors import OF_ALLOW
 from rewardspec.lint.finding import OF_SPEC, find, findings
-from rewardspec.prove.diff import difference, difference_on_log
+from rewardspec.prove.diff import difference
+from rewardspec.prove.diff_on_log import difference_on_log
 from rewardspec.prove.replay import BadLog
 from rewardspec.spec import check
 from rewardspec.syntax.expression import read

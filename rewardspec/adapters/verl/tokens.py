@@ -6,7 +6,7 @@ import numpy as np
 
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.verl.rollouts import TOKEN, plain
-from rewardspec.reward_tokens import Condition
+from rewardspec.reward_tokens import RewardTokens
 
 
 def draw_for_prompts(trainer, batch) -> None:
@@ -34,7 +34,7 @@ def draw_for_rollouts(spec_and_seed, prompts) -> None:
     prompts.non_tensor_batch[TOKEN] = np.array(names, dtype=object)
 
 
-def conditioned(condition: Condition, rollout: dict, validate: bool) -> dict:
+def conditioned(condition: RewardTokens, rollout: dict, validate: bool) -> dict:
     """What an agent loop is to run on: `rollout`, its prompt with its token; the best one in validation."""
     names = condition.best if validate else rollout.get(TOKEN)
     if names is None:

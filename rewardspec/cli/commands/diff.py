@@ -12,7 +12,8 @@ from rewardspec.cli.printing.lines import misuse, say_json
 from rewardspec.cli.reading import check_stdin, loaded
 from rewardspec.logs.columns import PREFIX
 from rewardspec.logs.rows import BadLog
-from rewardspec.prove.diff import Difference, LogDifference, difference, difference_on_log
+from rewardspec.prove.diff import Difference, difference
+from rewardspec.prove.diff_on_log import LogDifference, difference_on_log
 
 
 def command(

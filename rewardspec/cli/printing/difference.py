@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rewardspec.cli.printing.lines import cell, say
 from rewardspec.cli.printing.table import console, table
-from rewardspec.prove.diff import Difference, LogDifference
+from rewardspec.prove.diff import Difference
+from rewardspec.prove.diff_on_log import LogDifference
 
 
 def show_difference(found: Difference | LogDifference) -> None:

@@ -1,0 +1,59 @@
+"""What two specs say differently: columns with their domains, and expressions as the language writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rewardspec.language.declarations import Column
+from rewardspec.spec import Spec
+from rewardspec.syntax.tree import format_expr
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that two specs say differently; None where one says nothing."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+
+def changes(before: Spec, after: Spec) -> list[Change]:
+    """Every place at which two specs say something else."""
+    a, b = _said(before), _said(after)
+    found = [Change(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+    if not found and before.fingerprint != after.fingerprint:  # no list of places is sure to be whole
+        found.append(Change("what they come down to", before.fingerprint, after.fingerprint))
+    return found
+
+
+def _said(spec: Spec) -> dict[str, str]:
+    """What a spec says, by place: columns with their domains, expressions as the language writes them."""
+    declared = spec.declarations
+    found = {f"column {c.name}": _column(c) for c in declared.columns.values()}
+    found |= {f"measured by, {name}": str(use) for name, use in declared.uses.items()}
+    for name, component in declared.components.items():
+        found |= {
+            place: format_expr(expr)
+            for place, expr in ((f"component {name}", component.value), (f"weight of {name}", component.weight))
+            if expr is not None
+        }
+    found |= {d.signature.span.text: format_expr(d.body) for d in declared.values.values() if d.body is not None}
+    found |= {d.signature.span.text: format_expr(d.body) for d in declared.functions.values() if d.body is not None}
+    for key in ("outcome", "keep", "refill", "advantage"):
+        expr = getattr(declared, key)
+        if expr is not None:
+            found[key] = format_expr(expr)
+    found |= {"eps": str(float(declared.eps)), "ddof": str(declared.ddof)}
+    found |= {f"guarantee {name}": format_expr(expr) for name, expr in declared.guarantees.items()}
+    tokens = declared.reward_tokens
+    if tokens is not None:
+        found["condition"] = f"{tokens.tokens} {tokens.prior} {tokens.template}"
+        found |= {f"label {name} of the condition": format_expr(expr) for name, expr in tokens.labels.items()}
+    return found
+
+
+def _column(column: Column) -> str:
+    """What is declared of a column, and what becomes of values that are not as declared."""
+    words = [f"{column.level} {column.domain}", f"missing: {column.missing}"]
+    return ", ".join([*words, *(["outside: clip"] if column.clip else [])])

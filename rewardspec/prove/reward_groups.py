@@ -1,0 +1,99 @@
+"""Distinct groups of rewards: multisets of the components' values that groups can have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+
+from rewardspec.groups.joint import joint_values
+from rewardspec.groups.parts import connected
+from rewardspec.groups.points import column_points
+from rewardspec.groups.states import asked_of_groups, find_states, of_rollout
+from rewardspec.ir.exact import GroupEvaluator, Value
+from rewardspec.ir.node import Node, walk
+from rewardspec.lower.program import Program
+from rewardspec.ops.domain import Level
+from rewardspec.ops.effort import Allowance
+from rewardspec.ops.operators import REDUCTIONS
+from rewardspec.ops.real import UNKNOWN, Pool, TooClose
+
+Given = Mapping[str, Fraction]  # `step`, `total_steps` and `progress`
+
+MOST_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
+MOST_REALS = 20_000  # rollouts in them, where values are no sums of roots and take longer
+NOT_ROOTS = ("sigmoid", "tanh", "exp", "log", "cos", "sqrt", "**")
+MOST_SETS = 12  # of reward vectors that kinds of groups have, whose overlaps are counted
+
+
+def count_reward_groups(program: Program, size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
+    """Distinct multisets of shaped reward vectors, and whether that is exactly their number."""
+    shaped = [component.shaped for component in program.components]
+    nodes = walk(shaped)
+    own = of_rollout(nodes)
+    if any(n not in own and (n.op in REDUCTIONS or n.op in ("given", "copies")) for n in nodes):
+        try:
+            return _of_groups(program, shaped, size, given, allowance)
+        except TooClose:
+            return 1, False
+    if any(_is_coarse_column(n) for n in nodes):
+        try:
+            return _of_kinds(program, shaped, size, given, allowance)
+        except TooClose:
+            return 1, False
+    points, _, complete = column_points(program, shaped)
+    count = 1
+    for members in connected(shaped):
+        found, all_cases = joint_values(program.graph, members, points, given, allowance)
+        pools = [Pool() for _ in members]
+        apart = [all(p.canonical(v) is not UNKNOWN for p, v in zip(pools, key, strict=True)) for key in found]
+        count, complete = count * max(1, sum(apart)), complete and all_cases and all(apart)
+    return comb(count + size - 1, size), complete
+
+
+def most_groups(nodes: Sequence[Node], size: int) -> int:
+    """How many groups are tried, given what their values are computed by."""
+    return MOST_REALS // size if any(n.op in NOT_ROOTS for n in walk(nodes)) else MOST_GROUPS
+
+
+def _is_coarse_column(node: Node) -> bool:
+    return node.op == "column" and node.level < Level.ROLLOUT
+
+
+def _of_groups(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
+    """Where a component looks at its group: what every group has, one group after another."""
+    states = find_states(program, shaped, given, allowance=allowance)
+    evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
+    most = most_groups(shaped, size)
+    groups, is_all = asked_of_groups(
+        states, lambda rollouts, group: [e(rollouts, group) for e in evaluators], size, most, 0, allowance
+    )
+    found: set[frozenset[tuple[tuple[Value, ...], int]]] = set()
+    complete = states.complete and is_all
+    for columns, _ in groups:
+        if any(v is UNKNOWN for column in columns for v in column):
+            complete = False
+        else:
+            found.add(frozenset(Counter(zip(*columns, strict=True)).items()))
+    return max(1, len(found)), complete
+
+
+def _of_kinds(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
+    """Where columns of group level make groups of several kinds: what each kind can have, counted once."""
+    states = find_states(program, shaped, given, allowance=allowance)
+    evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
+    sets = {
+        frozenset(tuple(e([rollout], group)[0] for e in evaluators) for rollout in states.rollouts)
+        for group, _ in states.groups
+    }
+    kinds = [kind for kind in sets if not any(kind < other for other in sets)]
+    if len(kinds) > MOST_SETS:
+        return max(comb(len(kind) + size - 1, size) for kind in kinds), False
+    total = 0
+    for n in range(1, len(kinds) + 1):
+        for several in combinations(kinds, n):
+            common = len(frozenset.intersection(*several))
+            total += (-1) ** (n + 1) * (comb(common + size - 1, size) if common else 0)
+    return total, states.complete
