@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import isfinite, nan
+from math import nan
 from os import PathLike
 from pathlib import Path
 from pickle import PicklingError
@@ -15,14 +15,14 @@ from typing import TypedDict, Unpack
 
 from rewardspec._version import __version__
 from rewardspec.function import AdvantageFunction
-from rewardspec.ir.node import Node, canonical, walk
+from rewardspec.ir.node import canonical, walk
 from rewardspec.ir.stack import deep_stack
 from rewardspec.language.declarations import Column, Component, Declarations, Use
 from rewardspec.language.prelude import dialects, under
 from rewardspec.language.reader import read_declarations
 from rewardspec.lower.lower import Decide, lower
 from rewardspec.lower.program import Program
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.lower.single import total_of_one
 from rewardspec.reward_tokens import RewardTokens
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.syntax.tree import Expr, If, Number
@@ -38,16 +38,17 @@ class Made:
 
     constants: Mapping[str, str] = field(default_factory=dict)
     advantage: str | None = None
-    calls: tuple[tuple[str, tuple], ...] = ()
+    calls: tuple[tuple[str, tuple[object, ...]], ...] = ()
 
-    def then(self, method: str, *arguments) -> Made:
+    def then(self, method: str, *arguments: object) -> Made:
         return replace(self, calls=(*self.calls, (method, arguments)))
 
 
 def _read_again(text: str, name: str, made: Made) -> Spec:
     spec = loads(text, name, constants=made.constants, advantage=made.advantage)
+    methods: Mapping[str, Callable[..., Spec]] = {"under": Spec.under, "at": Spec.at}
     for method, arguments in made.calls:
-        spec = {"under": Spec.under, "at": Spec.at}[method](spec, *arguments)
+        spec = methods[method](spec, *arguments)
     return spec
 
 
@@ -81,7 +82,7 @@ class Spec:
     diagnostics: tuple[Diagnostic, ...] = ()
     made: Made | None = field(default=None, repr=False)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text, and read anew: other processes trust it no further than they trust a file."""
         if self.made is None:
             raise PicklingError("this spec was worked out from another one: pickle that")
@@ -130,7 +131,7 @@ class Spec:
         """The columns that `only_when` of a reward function compares."""
         return self._conditions[name].columns
 
-    def asked(self, name: str, columns: Mapping[str, Sequence]) -> list[bool]:
+    def asked(self, name: str, columns: Mapping[str, Sequence[object]]) -> list[bool]:
         """For which rollouts `only_when` of a reward function holds, given the columns that it compares.
 
         Raises ValueError (RolloutError) for columns that the spec does not allow.
@@ -141,7 +142,7 @@ class Spec:
         return [value > 0 for value in out.advantages.tolist()]
 
     @cached_property
-    def _asking(self) -> dict[str, Callable]:
+    def _asking(self) -> dict[str, AdvantageFunction]:
         """The condition of every reward function that has one, compiled."""
         return {name: AdvantageFunction(condition) for name, condition in self._conditions.items()}
 
@@ -158,7 +159,7 @@ class Spec:
                 found[name] = replace(alone, program=program)
         return found
 
-    def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence]], list[float]] | None:
+    def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence[object]]], list[float]] | None:
         """The weighted total of single rollouts, `fn(columns)`, [N], as these columns tell it by themselves.
 
         It is what the spec defines as its `total`, where these columns tell that, else the sum over components. Of
@@ -167,29 +168,19 @@ class Spec:
         if it grows with `step` without bound. None where nothing is left. A value that the spec does not allow gives
         NaN for all.
         """
-        terms = [
-            (ended.weight, ended.shaped)
-            for own, ended in zip(self.program.components, self._ended.program.components, strict=True)
-            if _told_by(columns, own.shaped, own.weight)
-        ]
-        graph = self._ended.program.graph
-        own, ended = self.program.total, self._ended.program.total
-        if "total" in self.declarations.values and own is not None and ended is not None and _told_by(columns, own):
-            terms = [(graph.const(1), ended)]
-        if not terms:
-            return None
-        summands = [graph.apply("*", weight, graph.coalesce(x, graph.const(0))) for weight, x in terms]
-        total = graph.spread(graph.sum_components(summands))
-        if not any(node.op == "column" for node in walk([total])):
+        own_total = "total" in self.declarations.values
+        total = total_of_one(self.program, self._ended.program, columns, own_total)
+        if total is None:
             return None
         program = replace(self._ended.program, advantage=total, components=[], keep=None, copies=None)
         function = AdvantageFunction(Spec(self.source, self.declarations, program))
 
-        def totals(given: Mapping[str, Sequence]) -> list[float]:
+        def totals(given: Mapping[str, Sequence[object]]) -> list[float]:
             try:
-                return function(given, groups=1).advantages.tolist()
+                found: list[float] = function(given, groups=1).advantages.tolist()
             except function.RolloutError:
-                return [nan] * len(next(iter(given.values())))
+                found = [nan] * len(next(iter(given.values())))
+            return found
 
         return totals
 
@@ -255,7 +246,7 @@ class Spec:
         program = self.program
         roots = program.results
         policies = [
-            f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in map(program.columns.get, self.columns)
+            f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in (program.columns[n] for n in self.columns)
         ]
         condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
         parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
@@ -274,18 +265,6 @@ class Spec:
 
 
 LONG = 10**6  # steps
-
-
-def _told_by(columns: Collection[str], *values: Node) -> bool:
-    """Whether values of one rollout, such as what a component adds to its total, follow from these columns of it."""
-    nodes = walk(values)
-    if any(node.op in (*REDUCTIONS, "copies") or node.attributes[:1] == ("batch_size",) for node in nodes):
-        return False
-    if any(node.op == "column" and node.attributes[0] not in columns for node in nodes):
-        return False
-    grows = any(node.op == "given" and node.attributes[0] != "progress" for node in nodes)
-    ends = [end for node in values for end in (node.domain.lo, node.domain.hi)]
-    return not grows or all(isfinite(end) for end in ends)
 
 
 def check(
@@ -334,7 +313,7 @@ def _written(value: object) -> str:
         return "1e999"
 
 
-def load(path: str | PathLike, *, constants: Mapping[str, object] = {}, advantage: str | None = None) -> Spec:
+def load(path: str | PathLike[str], *, constants: Mapping[str, object] = {}, advantage: str | None = None) -> Spec:
     """The spec in a file, as `loads` reads it. Raises SpecError, or OSError where the file cannot be read."""
     source, report = read_file(path)
     if source is None:
@@ -345,7 +324,7 @@ def load(path: str | PathLike, *, constants: Mapping[str, object] = {}, advantag
 MOST_BYTES = LARGEST_FILE * 4
 
 
-def read_file(path: str | PathLike) -> tuple[Source | None, Report]:
+def read_file(path: str | PathLike[str]) -> tuple[Source | None, Report]:
     """The text of a file; None where it is too large or not UTF-8."""
     with open(path, "rb") as file:
         return read_bytes(file.read(MOST_BYTES + 1), str(path))
@@ -366,7 +345,7 @@ def read_bytes(data: bytes, name: str) -> tuple[Source | None, Report]:
         return None, report
 
 
-def compile(spec: Spec | str | PathLike, *, dialect: str | None = None) -> Callable:
+def compile(spec: Spec | str | PathLike[str], *, dialect: str | None = None) -> AdvantageFunction:
     """The advantage function of a spec or of a file: `fn(columns, groups, *, step, total_steps, seed)`.
 
     Its `source` is the text it was loaded from, `spec` the spec. It can be pickled. Inside `torch.compile` it runs as

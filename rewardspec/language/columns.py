@@ -8,7 +8,6 @@ from math import inf
 from rewardspec.language.declarations import Column, Use
 from rewardspec.language.scalars import read_literal
 from rewardspec.language.shape import Block
-from rewardspec.language.uses import read_use
 from rewardspec.ops.domain import MOST_VALUES, Domain, Level, finite, interval, symbolic
 from rewardspec.syntax.foreign import NAMES
 from rewardspec.syntax.yaml import Scalar
@@ -29,6 +28,8 @@ def read_function(name: str, block: Block, report: Report) -> Use | None:
         return None
     if "use" not in block and "python" not in block:
         return None  # what stands there is no text, which has been said
+    from rewardspec.language.uses import read_use  # brings pydantic, which takes a tenth of a second
+
     use = read_use(name, block, report)
     if use is None:
         return None
@@ -70,8 +71,9 @@ def read_column(name: str, block: Block, report: Report, use: Use | None = None,
         )
         return None
     missing = block.word("missing", "error")
+    domain, span = brought, place.name
     if use is not None and brought is not None:
-        domain, span = brought, use.span
+        span = use.span
     else:
         domain, span = read_domain(block, report), place[wrote[0]].value
     if use is not None and use.only_when is not None and missing == "error" and not gated:

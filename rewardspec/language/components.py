@@ -12,7 +12,6 @@ from rewardspec.language.columns import has_function, is_worked_out, read_column
 from rewardspec.language.declarations import Column, Component, Stage, Use
 from rewardspec.language.scalars import read_expression
 from rewardspec.language.shape import Block
-from rewardspec.language.uses import as_expression
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
 from rewardspec.text.diagnostics import Report
 from rewardspec.text.source import Span
@@ -92,6 +91,8 @@ def _measured(block: Block, column: Column | None) -> Expr | None:
 
 def _worked_out(block: Block, use: Use, report: Report) -> Expr | None:
     """The value of a component whose reward function is an expression over other columns."""
+    from rewardspec.language.uses import as_expression  # brings pydantic, which takes a tenth of a second
+
     assert use.reward is not None
     wrong = [part for part in ("missing", "outside") if part in block.place]
     for part in wrong:

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 MOST_COMPONENTS = 64
 AXES = ("group", "batch", "components")
-GIVEN = ("step", "total_steps", "progress", "group_size", "batch_size", "pi", "eps", "rewards", "weights", "missing")
-GIVEN += ("copies",)
+GIVEN = (
+    *("step", "total_steps", "progress", "group_size", "batch_size"),
+    *("pi", "eps", "rewards", "weights", "missing", "copies"),
+)
 RESERVED = frozenset({*AXES, *GIVEN, "advantage", "raw", "ignore"})
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from collections.abc import Mapping as Map
 from pathlib import Path
+from typing import Any
 
 from rewardspec.language.catalogue import shipped_specs
 from rewardspec.language.declarations import MOST_COMPONENTS, RESERVED
@@ -13,11 +14,13 @@ from rewardspec.language.keys import COMPONENT, NUMERICS, REWARD_TOKENS, SIGNAL,
 from rewardspec.resources import resource
 from rewardspec.syntax.expression import KEYWORDS
 
-_TEXT = {"type": ["string", "number", "boolean"], "pattern": r"\S"}
+Schema = dict[str, Any]  # a piece of JSON Schema
+
+_TEXT: Schema = {"type": ["string", "number", "boolean"], "pattern": r"\S"}
 _WITH = {"anyOf": [{"required": ["use"]}, {"required": ["python"]}]}
 
 
-def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> dict:
+def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schema:
     """The JSON Schema (draft 2020-12) of a spec, with what every key means, for completion and hover.
 
     It refuses what `check` refuses as far as a schema can tell, and never what `check` takes without a word.
@@ -48,7 +51,7 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> dict:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rewardspec", "$defs": parts, **whole}
 
 
-def _measured(sources: list[str], more: dict[str, dict]) -> dict:
+def _measured(sources: list[str], more: dict[str, Schema]) -> Schema:
     """What has to stand, and what cannot stand, beside the keys of something that is measured."""
     return {
         "anyOf": [{"required": [source]} for source in sources],
@@ -62,7 +65,7 @@ def _measured(sources: list[str], more: dict[str, dict]) -> dict:
     }
 
 
-def _derived() -> dict[str, dict]:
+def _derived() -> dict[str, Schema]:
     """The same for what only a component has."""
     measured = ("values", "level", "missing", "outside", "use", "python", "with")
     return {
@@ -73,7 +76,7 @@ def _derived() -> dict[str, dict]:
     }
 
 
-def _without(*keys: str) -> dict:
+def _without(*keys: str) -> Schema:
     return {"properties": {key: False for key in keys}}
 
 

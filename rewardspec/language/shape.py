@@ -114,7 +114,7 @@ def read_shape(source: Source, report: Report) -> Block | None:
             _start(root),
             help="begin with `rewardspec: 1`",
         )
-    found = _Checker(report).keyed(root, root.span, SPEC, SPEC.name)
+    found = _Checker(report).keyed(root, root.span, SPEC)
     assert found is not None
     found.held.setdefault("rewardspec", Scalar(Span(source, 0, 0), VERSION))
     return found
@@ -144,8 +144,7 @@ class _Checker:
             case Named():
                 return self.named(node, at, kind)
             case Free():
-                found = self.mapping(node, at)
-                return found if found is not None else None
+                return self.mapping(node, at)
             case Part():
                 return self.part(node, at, kind)
             case Parts():
@@ -154,7 +153,8 @@ class _Checker:
     def one(self, node: Node, at: Span) -> Scalar | None:
         if isinstance(node, Scalar):
             return node
-        return self.wrong(node, at, "a single value belongs here, not a list or a mapping")
+        self.wrong(node, at, "a single value belongs here, not a list or a mapping")
+        return None
 
     def reason(self, node: Node, at: Span, key: str) -> Scalar | None:
         """A text with a letter in it, and not one that YAML takes for something else."""
@@ -188,14 +188,17 @@ class _Checker:
 
     def several(self, node: Node, at: Span) -> tuple[Scalar, ...] | None:
         if not isinstance(node, Sequence):
-            return self.wrong(node, at, "a list belongs here: `[0, 1]`")
+            self.wrong(node, at, "a list belongs here: `[0, 1]`")
+            return None
         if not node.items:
-            return self.wrong(node, at, "an empty list: nothing could ever be measured")
+            self.wrong(node, at, "an empty list: nothing could ever be measured")
+            return None
         return self.items(node, at)
 
     def pair(self, node: Node, at: Span) -> tuple[Scalar, ...] | None:
         if not isinstance(node, Sequence) or len(node.items) != 2:
-            return self.wrong(node, at, "two values belong here: `[lowest, highest]`")
+            self.wrong(node, at, "two values belong here: `[lowest, highest]`")
+            return None
         return self.items(node, at)
 
     def items(self, node: Sequence, at: Span) -> tuple[Scalar, ...] | None:
@@ -208,7 +211,8 @@ class _Checker:
             return node
         if isinstance(node, Scalar) and node.style is None and not node.text:
             return Mapping(node.span, ())
-        return self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+        self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+        return None
 
     def named(self, node: Node, at: Span, kind: Named) -> Block | None:
         mapping = self.mapping(node, at)
@@ -225,11 +229,12 @@ class _Checker:
         if isinstance(node, Scalar) and part.short and (node.text or node.style or part is STAGE):
             return Block(_place(at, node), held={part.short: node})
         if not part.may_be_empty and not isinstance(node, Mapping):
-            return self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+            self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+            return None
         mapping = self.mapping(node, at)
-        return None if mapping is None else self.keyed(mapping, at, part, part.name)
+        return None if mapping is None else self.keyed(mapping, at, part)
 
-    def keyed(self, mapping: Mapping, at: Span, part: Part, name: str) -> Block | None:
+    def keyed(self, mapping: Mapping, at: Span, part: Part) -> Block | None:
         """The keys of a part; None where one that it needs is missing or wrong."""
         block = Block(_place(at, mapping), {key.text: key for key, _ in mapping.items})
         for key, value in mapping.items:
@@ -242,9 +247,9 @@ class _Checker:
         if part is SPEC:
             return block
         needed = [key for key, said in part.keys.items() if said.required]
-        for key in needed:
-            if mapping.key(key) is None:
-                self.report.error("missing-key", f"`{key}` is missing here", _start(mapping))
+        for missing in needed:
+            if mapping.key(missing) is None:
+                self.report.error("missing-key", f"`{missing}` is missing here", _start(mapping))
         return block if all(key in block for key in needed) else None
 
     def unknown(self, key: Scalar, part: Part) -> None:

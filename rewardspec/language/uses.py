@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from rewardspec.language.declarations import Use
 from rewardspec.language.scalars import read_expression
@@ -14,9 +15,10 @@ from rewardspec.language.shape import Block
 from rewardspec.rewards.catalogue import all_rewards, find_reward
 from rewardspec.rewards.reward import Reward
 from rewardspec.syntax.expression import parse_expression
-from rewardspec.syntax.tree import Call, Expr, format_number
-from rewardspec.syntax.yaml import Mapping, Scalar
+from rewardspec.syntax.tree import Call, Expr
+from rewardspec.syntax.yaml import Mapping, Scalar, Sequence
 from rewardspec.text.diagnostics import Report, did_you_mean, shorten
+from rewardspec.text.numbers import format_number
 from rewardspec.text.source import Span
 
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*(\(.*\))?\s*", re.DOTALL)
@@ -60,9 +62,9 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
         return None
     if match[3]:
         inner, asked = _arguments(scalar, report)
-        for option, place in inner.items():
+        for option, (place, _) in inner.items():
             if option in given:
-                report.error("duplicate-option", f"`{shorten(option)}` also stands under `with:`", place[0])
+                report.error("duplicate-option", f"`{shorten(option)}` also stands under `with:`", place)
         given, only_when = {**given, **inner}, asked or only_when
         if len(report.diagnostics) > before:
             return None
@@ -99,6 +101,7 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
 
 def as_expression(use: Use, report: Report) -> Expr:
     """What a reward function of measured columns comes to, all of it placed where the spec names it."""
+    assert use.reward is not None and use.reward.expression is not None, "who asks knows that it is an expression"
     values = {k: format_number(Fraction(repr(v))) for k, v in use.options.items()}
     expr = parse_expression(use.reward.expression.format(**values), lambda start, end: use.span, report)
     assert expr is not None, f"the expression of {use.reward.name} does not read"
@@ -120,14 +123,21 @@ def _options(node: Mapping | None, report: Report) -> tuple[Given, Expr | None]:
                 report.error("bad-option", "`only_when` is a condition such as `correct >= 1`", value.span)
         elif isinstance(value, Scalar):
             given[key.text] = value.span, None if value.style is None and value.text == "null" else value.text
-        elif not isinstance(value, Mapping) and all(isinstance(item, Scalar) for item in value.items):
-            given[key.text] = value.span, [item.text for item in value.items]
-        elif isinstance(value, Mapping) and all(isinstance(item, Scalar) for _, item in value.items):
-            given[key.text] = value.span, {inner.text: _plain(item) for inner, item in value.items}
+        elif (plain := _values(value)) is not None:
+            given[key.text] = value.span, plain
         else:
             message = f"`{shorten(key.text)}` is a value, or a list or mapping of values"
             report.error("bad-option", message, value.span)
     return given, only_when
+
+
+def _values(node: Sequence | Mapping) -> list[str] | dict[str, object] | None:
+    """A list or mapping of single values; None where it holds anything else."""
+    if isinstance(node, Mapping):
+        pairs = {key.text: _plain(item) for key, item in node.items if isinstance(item, Scalar)}
+        return pairs if len(pairs) == len(node.items) else None
+    texts = [item.text for item in node.items if isinstance(item, Scalar)]
+    return texts if len(texts) == len(node.items) else None
 
 
 def _plain(scalar: Scalar) -> object:
@@ -167,7 +177,7 @@ def _arguments(scalar: Scalar, report: Report) -> tuple[Given, Expr | None]:
     return given, only_when
 
 
-def _report(error, reward: Reward, given: Given, span: Span, report: Report) -> None:
+def _report(error: ErrorDetails, reward: Reward, given: Given, span: Span, report: Report) -> None:
     """One complaint of pydantic's, in our words."""
     option = str(error["loc"][0])
     place = given[option][0] if option in given else span

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack
 
 from rewardspec.ir.graph import Graph, Node, TooLarge
 from rewardspec.language.declarations import Declarations
 from rewardspec.language.prelude import prelude
 from rewardspec.lower.values import Scope, Skip, Value
 from rewardspec.syntax.tree import Expr
-from rewardspec.text.diagnostics import Label, Report
+from rewardspec.text.diagnostics import Report, Rest
 from rewardspec.text.source import Span
 
 DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
@@ -18,7 +18,7 @@ MOST_STEPS = 50_000
 
 P = ParamSpec("P")
 Made = TypeVar("Made")
-Meaning = Callable[["Context", Expr, Scope], Value]
+Meaning = Callable[["Context", Any, Scope], Value]  # the tree is of the class that it stands for in the table
 
 
 class Context:
@@ -101,16 +101,7 @@ class Context:
         finally:
             self._open.pop()
 
-    def fail(
-        self,
-        code: str,
-        message: str,
-        span: Span,
-        *,
-        help: str | None = None,
-        note: str = "",
-        labels: tuple[Label, ...] = (),
-    ) -> NoReturn:
+    def fail(self, code: str, message: str, span: Span, **rest: Unpack[Rest]) -> NoReturn:
         """Report at the user's text: an error inside the prelude stands where the prelude was used. Raises Skip."""
-        self.report.error(code, message, self.site or span, help=help, note=note, labels=labels)
+        self.report.error(code, message, self.site or span, **rest)
         raise Skip

@@ -77,10 +77,10 @@ def each(make: Callable[..., Value], *values: Value) -> Value:
     return Bundle(tuple(make(*row) for row in zip(*rows, strict=True)))
 
 
-def numbers(ctx: Context, make: Callable[..., Node], values: Sequence[Value], exprs: Sequence[Expr]) -> Value:
+def numbers(ctx: Context, make: Callable[..., Value], values: Sequence[Value], exprs: Sequence[Expr]) -> Value:
     """`make` of the values as numbers; names (symbols) are refused."""
 
-    def checked(*row: Value) -> Node:
+    def checked(*row: Value) -> Value:
         nodes = [as_number(ctx, v, e.span) for v, e in zip(row, exprs, strict=True)]
         for node, e in zip(nodes, exprs, strict=True):
             if node.domain.symbols:

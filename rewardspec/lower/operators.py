@@ -12,7 +12,7 @@ from rewardspec.lower.values import Scope, Truth, Value
 from rewardspec.ops.domain import interval
 from rewardspec.ops.operators import ELEMENTWISE
 from rewardspec.syntax.foreign import NAMES
-from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
+from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
 from rewardspec.text.diagnostics import Label, did_you_mean, shorten
 from rewardspec.text.numbers import LARGEST
 
@@ -48,7 +48,7 @@ def arithmetic(ctx: Context, expr: Operation, scope: Scope) -> Value:
     return numbers(ctx, make, values, expr.operands)
 
 
-def elementwise(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Expr) -> Node:
+def elementwise(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Operation | Call) -> Node:
     """One operator, with an error where it can have no result for any value."""
     op = ELEMENTWISE[name]
     domains = [node.domain for node in nodes]
@@ -63,13 +63,15 @@ def elementwise(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Expr) ->
     return result
 
 
-def undefined(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Expr) -> Node:
+def undefined(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Operation | Call) -> Node:
     """What has no value for any rollout: an error if it was written so, else if something asks for it in the end.
 
     `1 / limit if limit > 0 else 0` is fine where `limit` is 0.
     """
     message = "division by 0" if name == "/" else f"`{name}` has no value here"
-    written = expr.operands[1:] if name == "/" else getattr(expr, "operands", None) or expr.arguments
+    written = expr.operands if isinstance(expr, Operation) else expr.arguments
+    if name == "/":
+        written = written[1:]
     if all(_of_numbers(operand) for operand in written):
         ctx.fail("undefined", message, expr.span)
     level = max(n.level for n in nodes)

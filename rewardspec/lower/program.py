@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,7 +25,7 @@ class Program:
     """A spec as a graph. `columns` are all that it declares."""
 
     graph: Graph
-    columns: dict[str, Column]
+    columns: Mapping[str, Column]
     components: list[ComponentValue]
     keep: Node | None
     copies: Node | None  # None where no group is drawn again

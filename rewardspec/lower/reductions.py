@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from rewardspec.ir.graph import Node
 from rewardspec.language.declarations import AXES
 from rewardspec.lower.context import Context
@@ -45,7 +47,7 @@ def reduction(ctx: Context, expr: Call, scope: Scope) -> Value:
     return each(lambda v, w: reduced(ctx, expr, name, v, w, by, level, parameter), x, where)
 
 
-def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Scope):
+def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Scope) -> Fraction | None:
     """The divisor of `std` and `var`, the `q` of `quantile`: constants."""
     name = expr.function.text
     if name in SPREADS:
@@ -75,7 +77,14 @@ def check_axis(ctx: Context, chosen: Expr, scope: Scope) -> None:
 
 
 def reduced(
-    ctx: Context, expr: Call, name: str, value: Value, where: Value, by: Node | None, over: Level, parameter
+    ctx: Context,
+    expr: Call,
+    name: str,
+    value: Value,
+    where: Value,
+    by: Node | None,
+    over: Level,
+    parameter: Fraction | None,
 ) -> Node:
     graph, text = ctx.graph, shorten(expr.arguments[0].span.text)
     mask = as_truth(ctx, where, expr.span).holds
@@ -116,7 +125,9 @@ def reduced(
     return graph.reduce(name, x, mask, by, over, parameter)
 
 
-def over_components(ctx: Context, expr: Call, name: str, value: Value, where: Value, parameter) -> Node:
+def over_components(
+    ctx: Context, expr: Call, name: str, value: Value, where: Value, parameter: Fraction | None
+) -> Node:
     """A reduction over the components axis, written out: the components are known."""
     graph, text = ctx.graph, shorten(expr.arguments[0].span.text)
     if not isinstance(value, Bundle):
@@ -154,6 +165,7 @@ def over_components(ctx: Context, expr: Call, name: str, value: Value, where: Va
     if name == "mean":
         return mean
     squares = [graph.apply("*", d, d) for d in (graph.apply("-", x, mean) for x in nodes)]
+    assert parameter is not None, "`std` and `var` have a divisor"
     over = graph.apply("-", count, graph.const(parameter))
     several = graph.compare(">", count, graph.const(1))
     spread = graph.coalesce(graph.sum_components(squares), zero)

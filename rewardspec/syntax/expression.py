@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from math import inf
+from typing import Any, Literal
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
@@ -50,7 +51,7 @@ class _Rejected(Exception):
     """An expression that reads well but is over a limit."""
 
     def __init__(self, code: str, message: str, span: Span, help: str | None = None):
-        self.args = (code, message, span, help)
+        self.code, self.message, self.span, self.help = code, message, span, help
 
 
 @cache
@@ -70,13 +71,17 @@ def parse_expression(text: str, at: Callable[[int, int], Span], report: Report) 
 
     `at(start, end)` gives the span of characters of `text`.
     """
-    return _parse(text, at, report, "start")
+    found = _parse(text, at, report, "start")
+    assert found is None or isinstance(found, Expr), "the grammar's start is an expression"
+    return found
 
 
 def parse_signature(text: str, at: Callable[[int, int], Span], report: Report) -> Signature | None:
     """The left side of a definition, `name` or `name(x, y=1)`."""
     if "(" in text:
-        return _parse(text, at, report, "signature")
+        found = _parse(text, at, report, "signature")
+        assert found is None or isinstance(found, Signature), "the grammar's signature is one"
+        return found
     if not NAME.match(text) or text in KEYWORDS:
         report.error(
             "bad-name",
@@ -93,7 +98,9 @@ def read(source: Source, report: Report) -> Expr | None:
     return parse_expression(source.text, source.span, report)
 
 
-def _parse(text: str, at: Callable[[int, int], Span], report: Report, start: str):
+def _parse(
+    text: str, at: Callable[[int, int], Span], report: Report, start: Literal["start", "signature"]
+) -> Expr | Signature | None:
     end_of_text = len(text.rstrip())
     try:
         for count, token in enumerate(_parser().lex(text)):
@@ -102,39 +109,44 @@ def _parse(text: str, at: Callable[[int, int], Span], report: Report, start: str
             if token.type == "NUMBER":
                 _check_number(token, at)
         _place.at = at
-        return _parser().parse(text, start=start)[0]
+        made: Any = _parser().parse(text, start=start)  # what `_Builder` makes; lark says that it gives trees
+        tree: Expr | Signature = made[0]
+        return tree
     except _Rejected as error:
-        rejected = error
+        report.error(error.code, error.message, error.span, help=error.help)
     except UnexpectedCharacters as error:
-        where, char = error.pos_in_stream, text[error.pos_in_stream]
+        where = error.pos_in_stream or 0
+        char = text[where]
         report.error(
             "syntax",
             f"unexpected `{shorten(char)}`",
             at(where, where + 1),
             help=way_out_at(text, where) or _WAYS_OUT.get(char),
         )
-        return None
     except UnexpectedEOF:
         _ends_early(text, at, report)
-        return None
     except UnexpectedToken as error:
         token = error.token
         if token.type == "$END":
             _ends_early(text, at, report)
         else:
+            start_pos, end_pos = _ends(token)
             report.error(
                 "syntax",
                 f"unexpected `{shorten(str(token))}`",
-                at(token.start_pos, token.end_pos),
-                help=way_out_at(text, token.start_pos) or _token_help(text, token),
+                at(start_pos, end_pos),
+                help=way_out_at(text, start_pos) or _token_help(text, token),
             )
-        return None
-    code, message, span, help = rejected.args
-    report.error(code, message, span, help=help)
     return None
 
 
-def _ends_early(text: str, at, report: Report) -> None:
+def _ends(token: Token) -> tuple[int, int]:
+    """The first character of a token, and the one after its last."""
+    assert token.start_pos is not None and token.end_pos is not None, "lark places every token of a text"
+    return token.start_pos, token.end_pos
+
+
+def _ends_early(text: str, at: Callable[[int, int], Span], report: Report) -> None:
     end = len(text.rstrip())
     if not end:
         report.error("syntax", "an expression is missing here", at(0, len(text)))
@@ -149,7 +161,8 @@ def _ends_early(text: str, at, report: Report) -> None:
 
 
 def _token_help(text: str, token: Token) -> str | None:
-    if token == "=" or text[token.start_pos : token.start_pos + 1] == "=":
+    start, _ = _ends(token)
+    if token == "=" or text[start : start + 1] == "=":
         return _WAYS_OUT["="]
     if token == "else":
         return "write `a if condition else b`"
@@ -157,16 +170,16 @@ def _token_help(text: str, token: Token) -> str | None:
         return "`if` stands after its value: `a if condition else b`"
     if token == ")":
         return "there is no `(` to close" if text.count("(") < text.count(")") else None
-    if token == "," and "(" not in text[: token.start_pos]:
+    if token == "," and "(" not in text[:start]:
         return "commas stand only between the arguments of a function"
-    before = text[: token.start_pos].rstrip()
+    before = text[:start].rstrip()
     if token.type in ("NAME", "NUMBER") and before and (before[-1].isalnum() or before[-1] in "_)"):
         return "an operator is missing before it"
     return None
 
 
-def _check_number(token: Token, at) -> None:
-    span = at(token.start_pos, token.end_pos)
+def _check_number(token: Token, at: Callable[[int, int], Span]) -> None:
+    span = at(*_ends(token))
     if len(token) > LONGEST_NUMBER:
         raise _Rejected("too-large", f"a number of over {LONGEST_NUMBER} characters", span)
     _, _, exponent = token.lower().partition("e")
@@ -182,37 +195,42 @@ def number(token: str) -> Fraction | float:
 _place = threading.local()  # `at` of the parse that is running in this thread
 
 
-class _Builder(Transformer):
+Part = tuple[Any, int, int, int]  # an expression (or a keyword or parameter with its name), its ends, its depth
+Children = list[Any]  # parts and tokens, in the order of the grammar's rule
+
+
+class _Builder(Transformer[Token, Any]):
     """Bottom-up: each method gets what its parts came to, `(expr, start, end, depth)` or tokens."""
 
     @property
     def at(self) -> Callable[[int, int], Span]:
-        return _place.at
+        at: Callable[[int, int], Span] = _place.at
+        return at
 
-    def _made(self, kind, start, end, parts, *fields):
+    def _made(self, kind: type[Expr], start: int, end: int, parts: list[Part], *fields: object) -> Part:
         depth = 1 + max((part[3] for part in parts), default=0)
         if depth > DEEPEST:
             raise _Rejected("too-deep", f"an expression nested more than {DEEPEST} deep", self.at(start, end))
         return kind(self.at(start, end), *fields), start, end, depth
 
-    def number(self, children):
+    def number(self, children: Children) -> Part:
         (token,) = children
         return self._made(Number, token.start_pos, token.end_pos, [], number(token))
 
-    def name(self, children):
+    def name(self, children: Children) -> Part:
         (token,) = children
         return self._made(Name, token.start_pos, token.end_pos, [], str(token))
 
-    def parenthesised(self, children):
+    def parenthesised(self, children: Children) -> Part:
         opening, (expr, _, _, depth), closing = children
         return expr, opening.start_pos, closing.end_pos, depth
 
-    def keyword(self, children):
+    def keyword(self, children: Children) -> Part:
         name, _, (value, _, end, depth) = children
         key = Name(self.at(name.start_pos, name.end_pos), str(name))
         return (key, value), name.start_pos, end, depth
 
-    def call(self, children):
+    def call(self, children: Children) -> Part:
         name, closing = children[0], children[-1]
         parts = [child for child in children if not isinstance(child, Token)]
         function = Name(self.at(name.start_pos, name.end_pos), str(name))
@@ -226,9 +244,9 @@ class _Builder(Transformer):
                 raise _Rejected("syntax", "an argument without a name after one with a name", part[0].span)
         return self._made(Call, name.start_pos, closing.end_pos, parts, function, arguments, keywords)
 
-    def _chain(self, children):
+    def _chain(self, children: Children) -> Part:
         """`a - b + c` from the left: one flat node for a run of one operator."""
-        result = children[0]
+        result: Part = children[0]
         for i in range(1, len(children), 2):
             operator, part = str(children[i]), children[i + 1]
             expr, start, _, _ = result
@@ -242,7 +260,7 @@ class _Builder(Transformer):
 
     sum = product = power = _chain
 
-    def _flat(self, children):
+    def _flat(self, children: Children) -> Part:
         """`a and b and c`, one node, also where parentheses hold some of it together."""
         parts, operator = children[::2], str(children[1])
         operands: list[Expr] = []
@@ -253,7 +271,7 @@ class _Builder(Transformer):
 
     disjunction = conjunction = _flat
 
-    def comparison(self, children):
+    def comparison(self, children: Children) -> Part:
         """`a < b <= c` is `a < b and b <= c`."""
         links = [
             self._made(Operation, left[1], right[2], [left, right], str(operator), (left[0], right[0]))
@@ -263,11 +281,11 @@ class _Builder(Transformer):
             return links[0]
         return self._made(Operation, links[0][1], links[-1][2], links, "and", tuple(link[0] for link in links))
 
-    def negation(self, children):
+    def negation(self, children: Children) -> Part:
         word, part = children
         return self._made(Operation, word.start_pos, part[2], [part], "not", (part[0],))
 
-    def factor(self, children):
+    def factor(self, children: Children) -> Part:
         sign, part = children
         if sign == "+":
             return part[0], sign.start_pos, part[2], part[3]
@@ -275,17 +293,17 @@ class _Builder(Transformer):
             return self._made(Number, sign.start_pos, part[2], [], -part[0].value)
         return self._made(Operation, sign.start_pos, part[2], [part], "neg", (part[0],))
 
-    def ternary(self, children):
+    def ternary(self, children: Children) -> Part:
         then, _, condition, _, otherwise = children
         parts = [condition, then, otherwise]
         return self._made(If, then[1], otherwise[2], parts, condition[0], then[0], otherwise[0])
 
-    def parameter(self, children):
+    def parameter(self, children: Children) -> Part:
         name = children[0]
         default = children[2][0] if len(children) > 1 else None
         return (str(name), default), name.start_pos, 0, 0
 
-    def signature(self, children):
+    def signature(self, children: Children) -> tuple[Signature]:
         name, closing = children[0], children[-1]
         parameters = tuple(child[0] for child in children if not isinstance(child, Token))
         span = self.at(name.start_pos, closing.end_pos)

@@ -322,9 +322,9 @@ def way_out(name: str, known: Iterable[str], table: dict[str, str], otherwise: s
 
 def way_out_at(text: str, at: int) -> str | None:
     """A help line for an expression that does not read at character `at`, if elsewhere it would."""
-    for pattern, answer in _SPELT:
+    for pattern, spelling in _SPELT:
         if _match_over(pattern, text, at):
-            return answer
+            return spelling
     found = _match_over(_DOTTED, text, at)
     if found is None:
         return None
@@ -335,5 +335,5 @@ def way_out_at(text: str, at: int) -> str | None:
     return answer or "values have no attributes here; what is measured is a column with a name of its own"
 
 
-def _match_over(pattern: re.Pattern, text: str, at: int) -> re.Match | None:
+def _match_over(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str] | None:
     return next((found for found in pattern.finditer(text) if found.start() <= at <= found.end()), None)

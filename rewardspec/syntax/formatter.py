@@ -170,7 +170,7 @@ def _words(text: str) -> str:
     return "".join(c for c in text if not c.isspace() and c not in "()")
 
 
-def _said(node: Node, path: Path):
+def _said(node: Node, path: Path) -> object:
     """What a node says: its keys and words, and the trees of its expressions."""
     if isinstance(node, Scalar):
         expr = _read(node.text) if _is_expression(path) else None

@@ -7,8 +7,9 @@ documents are refused, so that no file can grow when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NoReturn, TypeGuard
 
 from ruamel.yaml import YAML
 from ruamel.yaml import events as yaml_events
@@ -100,12 +101,13 @@ class _Reader:
     source: Source
     report: Report
     count: int = 0
-    events: object = field(init=False)
+    events: Iterator[yaml_events.Event] = field(init=False)
+    last: yaml_events.Event = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.events = YAML(typ="safe", pure=True).parse(self.source.text)
 
-    def next(self):
+    def next(self) -> yaml_events.Event:
         self.count += 1
         if self.count > MOST_EVENTS:
             self.stop("too-large", f"a spec of over {MOST_EVENTS} keys and values", self.here())
@@ -128,17 +130,16 @@ class _Reader:
         end = self.last.end_mark.index
         return self.source.span(max(0, end - 1), end)
 
-    def span(self, event) -> Span:
+    def span(self, event: yaml_events.Event) -> Span:
         start, end = event.start_mark.index, event.end_mark.index
         return self.source.span(start, max(end, start + 1))
 
-    def stop(self, code: str, message: str, span: Span, help: str | None = None):
+    def stop(self, code: str, message: str, span: Span, help: str | None = None) -> NoReturn:
         self.report.error(code, message, span, help=help)
         raise _Stop
 
-    def document(self) -> Mapping | None:
-        self.last = None
-        event = next(self.events)  # the start of the stream
+    def document(self) -> Mapping:
+        self.last = next(self.events)  # the start of the stream
         event = self.next()
         if isinstance(event, yaml_events.StreamEndEvent):
             self.stop(
@@ -158,20 +159,20 @@ class _Reader:
             )
         return node
 
-    def node(self, event, depth: int) -> Node:
+    def node(self, event: yaml_events.Event, depth: int) -> Node:
         if depth > DEEPEST:
             self.stop("too-deep", f"nested more than {DEEPEST} deep", self.span(event))
         if isinstance(event, yaml_events.ScalarEvent):
             return self.scalar(event)
         start = event.start_mark.index
         if isinstance(event, yaml_events.SequenceStartEvent):
-            items = []
+            items: list[Node] = []
             while not isinstance(event := self.next(), yaml_events.SequenceEndEvent):
                 items.append(self.node(event, depth + 1))
-            return Sequence(self.between(start, event), self.whole(items, event), event_flow(self.source, start))
+            return Sequence(self.between(start, event), self.whole(items), event_flow(self.source, start))
         return self.mapping(event, depth)
 
-    def scalar(self, event) -> Scalar:
+    def scalar(self, event: yaml_events.ScalarEvent) -> Scalar:
         start, end = event.start_mark.index, event.end_mark.index
         text = self.source.text[start:end]
         if event.style not in ("|", ">"):
@@ -182,11 +183,11 @@ class _Reader:
             value = "".join("?" if "\ud800" <= char <= "\udfff" else char for char in value)
         return Scalar(span, value, event.style or None)
 
-    def between(self, start: int, event) -> Span:
+    def between(self, start: int, event: yaml_events.Event) -> Span:
         text = self.source.text[start : event.end_mark.index]
         return self.source.span(start, start + max(1, len(text.rstrip())))
 
-    def mapping(self, event, depth: int) -> Mapping:
+    def mapping(self, event: yaml_events.Event, depth: int) -> Mapping:
         start = event.start_mark.index
         flow = event_flow(self.source, start)
         items: list[tuple[Scalar, Node]] = []
@@ -207,15 +208,14 @@ class _Reader:
             elif torn is not None:  # nothing closes it
                 items.append(torn)
                 torn = None
-            open_value = flow and bool(items) and _unclosed(items[-1][1])
-            if (
-                flow and not open_value and _unclosed(key) and _is_empty(value)
-            ):  # perhaps `half(x, y)`, the left side of a definition
+            last = items[-1] if flow and items else None
+            if last is not None and _unclosed(last[1]):
+                if _is_empty(value):  # the rest of an expression that a comma cut in two
+                    self.comma(last[1], parse_expression)
+                    items[-1] = (last[0], self.rejoined(last[1], key))
+                    continue
+            elif flow and _unclosed(key) and _is_empty(value):  # perhaps `half(x, y)`, the left of a definition
                 torn = key, value
-                continue
-            if open_value and _is_empty(value):  # the rest of an expression that a comma cut in two
-                self.comma(items[-1][1], parse_expression)
-                items[-1] = (items[-1][0], self.rejoined(items[-1][1], key))
                 continue
             if key.text == "<<":
                 self.report.error("yaml", "a merge key is not allowed in a spec", key.span, help="write it out")
@@ -233,7 +233,7 @@ class _Reader:
         items += [torn] if torn is not None else []
         return Mapping(self.between(start, event), tuple(items), flow)
 
-    def whole(self, items: list[Node], event) -> tuple[Node, ...]:
+    def whole(self, items: list[Node]) -> tuple[Node, ...]:
         """The items of a sequence, those that a comma cut out of one expression reported."""
         kept: list[Node] = []
         for item in items:
@@ -248,7 +248,7 @@ class _Reader:
         """A value and what a comma cut off it."""
         return replace(cut, text=f"{cut.text}, {rest.text}", cut=True)
 
-    def comma(self, cut: Scalar, parse: Callable) -> None:
+    def comma(self, cut: Scalar, parse: Callable[[str, Callable[[int, int], Span], Report], object]) -> None:
         """Report what a comma cut; quoted whole where `parse` takes it so."""
         whole = self.to_its_end(cut.span.start)
         reads = whole is not None and parse(whole, lambda start, end: cut.span, Report()) is not None
@@ -281,7 +281,7 @@ def _is_empty(node: Node) -> bool:
     return isinstance(node, Scalar) and node.style is None and not node.text
 
 
-def _unclosed(node: Node) -> bool:
+def _unclosed(node: Node) -> TypeGuard[Scalar]:
     return isinstance(node, Scalar) and node.style is None and node.text.count("(") > node.text.count(")")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import TypedDict, Unpack
 
 from rewardspec.text.shown import shown
 from rewardspec.text.source import Span
@@ -19,7 +20,7 @@ class Label:
     span: Span
     message: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "message", shown(self.message))
 
 
@@ -35,12 +36,12 @@ class Diagnostic:
     note: str = ""  # stands beside the underline
     severity: str = "error"
 
-    def __post_init__(self):  # a frozen one; what it quotes is a spec's
+    def __post_init__(self) -> None:  # a frozen one; what it quotes is a spec's
         for name in ("message", "help", "note"):
             if getattr(self, name):
                 object.__setattr__(self, name, shown(getattr(self, name)))
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, object]:
         return {
             "code": self.code,
             "severity": self.severity,
@@ -87,7 +88,7 @@ class Diagnostic:
         return "\n".join(out)
 
 
-def _region(span: Span) -> dict:
+def _region(span: Span) -> dict[str, object]:
     """File, lines and columns of a span; the last column is the one after it."""
     line, column = span.source.line_column(span.start)
     end_line, end_column = span.source.line_column(span.end)
@@ -108,12 +109,20 @@ def _visible(line: str) -> str:
     return "".join(c if c.isprintable() else " " if c == "\t" else "?" for c in line)
 
 
+class Rest(TypedDict, total=False):
+    """What a diagnostic can say besides."""
+
+    help: str | None
+    labels: tuple[Label, ...]
+    note: str
+
+
 @dataclass
 class Report:
     """Collects diagnostics; every stage adds to it and goes on."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    _seen: set = field(default_factory=set)
+    _seen: set[tuple[str, str, int, str]] = field(default_factory=set)
 
     def add(self, diagnostic: Diagnostic) -> None:
         key = (diagnostic.code, diagnostic.span.source.name, diagnostic.span.start, diagnostic.message)
@@ -121,10 +130,10 @@ class Report:
             self._seen.add(key)
             self.diagnostics.append(diagnostic)
 
-    def error(self, code: str, message: str, span: Span, **rest) -> None:
+    def error(self, code: str, message: str, span: Span, **rest: Unpack[Rest]) -> None:
         self.add(Diagnostic(code, message, span, **rest))
 
-    def warning(self, code: str, message: str, span: Span, **rest) -> None:
+    def warning(self, code: str, message: str, span: Span, **rest: Unpack[Rest]) -> None:
         self.add(Diagnostic(code, message, span, severity="warning", **rest))
 
     @property
@@ -141,11 +150,11 @@ class Portable(Exception):
     Python would make it anew from its message: where that fails, who waits for the process waits for ever.
     """
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return _made_again, (type(self), self.args, self.__dict__)
 
 
-def _made_again(kind: type[Exception], arguments: tuple, state: dict) -> Exception:
+def _made_again(kind: type[Exception], arguments: tuple[object, ...], state: dict[str, object]) -> Exception:
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(state)
     return error

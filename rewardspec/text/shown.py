@@ -52,5 +52,5 @@ class Inert:
         self._stream.write(inert(text))
         return len(text)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
