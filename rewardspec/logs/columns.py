@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from rewardspec.language.declarations import Column
 from rewardspec.logs.rows import BadLog, Rows
@@ -25,7 +26,7 @@ ALIASES = {"tokens": ("completion_length", "response_length", "num_tokens")}  # 
 LARGEST_STEP = 2**53
 
 
-def flat(row: Mapping) -> Mapping:
+def flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row with what it holds under `rewards` beside the rest, which comes first."""
     inner = row.get("rewards")
     return {**inner, **row} if isinstance(inner, Mapping) else row
@@ -53,9 +54,12 @@ def step_key(rows: Rows) -> str | None:
     return next((key for key in STEP_KEYS if key in rows.columns), None)
 
 
-def held_as(rows: Rows, spec: Spec, names: Sequence[str], found: Sequence[str], prefix: str, lacking: str) -> dict:
+def held_as(
+    rows: Rows, spec: Spec, names: Sequence[str], found: Sequence[str], prefix: str, lacking: str
+) -> dict[str, Any]:
     """What each column is called in the file: what was scored comes first. Raises BadLog that names all gaps."""
-    held, gaps = {}, []
+    held: dict[str, str] = {}
+    gaps = []
     for name in names:
         called = next((n for n in (prefix + name, name, *ALIASES.get(name, ())) if n in found), None)
         if called is None:
@@ -91,7 +95,7 @@ def step_of(value: object) -> int:
     return value
 
 
-def value_of(column: Column, value: object) -> object:
+def value_of(column: Column, value: object) -> str | float | None:
     """A value as the compiled function takes it; a missing one is None. Raises ValueError with what is wrong."""
     if value is None or (isinstance(value, float) and value != value):
         return None

@@ -38,7 +38,7 @@ class Rows:
     """
 
     path: Path
-    rows: Sequence[dict | Unread]
+    rows: Sequence[dict[str, Any] | Unread]
     texts: Sequence[str] | None = None
     table: Any = field(default=None, repr=False)
 
@@ -55,7 +55,7 @@ class Rows:
         return [hashlib.blake2b(one, digest_size=8).hexdigest() for one in held]
 
 
-def _told(row: dict | Unread) -> object:
+def _told(row: dict[str, Any] | Unread) -> object:
     return row if isinstance(row, dict) else row.text
 
 
@@ -88,11 +88,12 @@ def _lines(path: Path, data: bytes) -> list[bytes]:
 def _json_lines(path: Path, lines: Sequence[bytes]) -> Rows:
     texts = [line.decode("utf-8", "surrogateescape").rstrip("\r") for line in lines]
     rows = [_row(text) for text in texts]
-    if not any(isinstance(row, dict) for row in rows):
-        first = next((i for i, row in enumerate(rows) if row.text.strip()), None)
+    unread = [row for row in rows if isinstance(row, Unread)]
+    if len(unread) == len(rows):
+        first = next((i for i, row in enumerate(unread) if row.text.strip()), None)
         if first is None:
             raise BadLog(f"{shown(path)} holds no rollouts: its lines are empty")
-        raise BadLog(f"{shown(path)}:{first + 1}: {rows[first].reason}; the file {_no_lines(texts[first])}")
+        raise BadLog(f"{shown(path)}:{first + 1}: {unread[first].reason}; the file {_no_lines(texts[first])}")
     return Rows(path, rows, texts)
 
 
@@ -129,7 +130,7 @@ class Twice(ValueError):
     """An object in which a key stands twice: a reader would lose one of its values."""
 
 
-def once(pairs: list[tuple[str, object]]) -> dict:
+def once(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     """An object of JSON. Raises Twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -138,7 +139,7 @@ def once(pairs: list[tuple[str, object]]) -> dict:
     return found
 
 
-def _row(text: str) -> dict | Unread:
+def _row(text: str) -> dict[str, Any] | Unread:
     if not text.strip():
         return Unread("an empty line", text)
     try:
@@ -185,7 +186,7 @@ def _parquet(path: Path) -> Rows:
         raise BadLog(f"{shown(path)} has two columns called `{shorten(twice)}`")
     if not table.num_rows:
         raise BadLog(f"{shown(path)} holds no rollouts: it has no rows")
-    columns = []
+    columns: list[list[Any]] = []
     for name in names:
         try:
             columns.append(table.column(name).to_pylist())
@@ -193,12 +194,12 @@ def _parquet(path: Path) -> Rows:
             raise BadLog(
                 f"column `{shorten(name)}` of {shown(path)} cannot be read: {shorten(str(error), 80)}"
             ) from None
-    rows: list[dict | Unread] = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     written = [f.name for f in table.schema if (f.metadata or {}).items() >= JSON_TEXT.items()]
     return Rows(path, [_unfolded(row, written) for row in rows] if written else rows, table=table)
 
 
-def _unfolded(row: dict, names: Sequence[str]) -> dict | Unread:
+def _unfolded(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | Unread:
     """A row with the values of columns that hold them as JSON text."""
     found = dict(row)
     for name in names:
@@ -217,6 +218,6 @@ def located(path: Path, problems: Sequence[tuple[int, str]], most: int = 8) -> s
     return "\n".join([*told, *([f"and {more:,} more"] if more else [])])
 
 
-def each_row(rows: Rows) -> Iterator[tuple[int, dict]]:
+def each_row(rows: Rows) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows that hold rollouts, with their numbers."""
     return ((number, row) for number, row in enumerate(rows.rows, 1) if isinstance(row, dict))

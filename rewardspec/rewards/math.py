@@ -44,13 +44,13 @@ def correct(
         number, wanted = _number(_boxed(text) or text), _number(_boxed(gold) or gold)
         scores.append(0.0 if not text.strip() else float(number == wanted) if None not in (number, wanted) else None)
     left = [i for i, score in enumerate(scores) if score is None]
-    bad = {}
+    bad: dict[int, str] = {}
     for i, held in zip(left, verify_all([(golds[i], found[i]) for i in left], timeout), strict=True):
         scores[i] = float(held is True)
         if held == UNREADABLE:
             bad[i] = f"math-verify reads nothing in `{golds[i][:80]}`"
     refuse(bad)
-    return scores
+    return [score or 0.0 for score in scores]
 
 
 @reward("math.integer", domain=(0, 1))

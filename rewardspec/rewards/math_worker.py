@@ -23,20 +23,22 @@ UNREADABLE = "unreadable"
 class Worker:
     """One process that compares pairs of texts. It is started when it is first asked, and anew once it was killed."""
 
-    def __init__(self):
-        self.process: subprocess.Popen | None = None
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, gold: str, text: str, timeout: float) -> bool | str | None:
         """Whether the two are equal, UNREADABLE for a gold that is; None where it took too long."""
         if self.process is None or self.process.poll() is not None:
             self._start()
+        assert self.process is not None and self.process.stdin is not None
         self.process.stdin.write(json.dumps([gold, text, timeout]).encode() + b"\n")
         self.process.stdin.flush()
         line = self._line(timeout + 1)  # its own alarm comes first, where it can
         if line is None:
             self.stop()
             return None
-        return json.loads(line)
+        answer: bool | str = json.loads(line)
+        return answer
 
     def _start(self) -> None:
         command = [sys.executable, "-c", "from rewardspec.rewards.math_worker import serve; serve()"]
@@ -51,6 +53,7 @@ class Worker:
 
     def _line(self, seconds: float) -> bytes | None:
         """The next line, None where none comes in time or the process has ended."""
+        assert self.process is not None and self.process.stdout is not None
         alarm = threading.Timer(seconds, self.process.kill)
         alarm.start()
         try:
@@ -85,7 +88,7 @@ def verify_all(pairs: Sequence[tuple[str, str]], timeout: float) -> list[bool | 
     if not pairs:
         return []
     with ThreadPoolExecutor(min(len(pairs), os.cpu_count() or 1)) as threads:
-        return list(threads.map(lambda pair: _verify(*pair, timeout), pairs))
+        return list(threads.map(lambda pair: _verify(pair[0], pair[1], timeout), pairs))
 
 
 def _verify(gold: str, text: str, timeout: float) -> bool | str | None:

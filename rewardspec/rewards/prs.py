@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -96,13 +96,13 @@ def answer(
     if lowercase:
         found, golds = found.lower(), [gold.lower() for gold in golds]
     # sums of logarithms leave an exact match some units in the last place beside 1
-    return round(_bleu(tokenize).sentence_score(found, golds).score / 100, 12)
+    return round(float(_bleu(tokenize).sentence_score(found, golds).score) / 100, 12)
 
 
 @lru_cache
-def _bleu(tokenize: str):
+def _bleu(tokenize: str) -> Any:
     try:
-        from sacrebleu.metrics import BLEU
+        from sacrebleu.metrics.bleu import BLEU
     except ModuleNotFoundError:
         raise ModuleNotFoundError("`prs.answer` needs sacrebleu: pip install 'rewardspec[rewards]'") from None
     # its effective order is Eq. 11: no n-grams longer than the candidate

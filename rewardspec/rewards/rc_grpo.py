@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rewardspec.rewards.reward import BadReference, reward
 from rewardspec.rewards.tagged import (
     ARGUMENTS,
+    Call,
     Malformed,
     answer_part,
     elements,
@@ -39,7 +41,7 @@ def state(final_state: object, gold_state: object) -> float:
 
 
 @reward("rc_grpo.action", domain=(0, 1))
-def action(completion: str, gold_calls: str | Sequence[Mapping]) -> float:
+def action(completion: str, gold_calls: str | Sequence[Mapping[str, Any]]) -> float:
     """1 where every call of the ground truth is among the calls made, else 0.
 
     A call made matches where the name is the same and every gold argument has an equal value; it may have further
@@ -53,7 +55,7 @@ def action(completion: str, gold_calls: str | Sequence[Mapping]) -> float:
         gold = wanted_calls(gold_calls)
     except Malformed as error:
         raise BadReference(f"gold calls: {error}") from None
-    made = []
+    made: list[Call] = []
     for inner in elements(answer_part(completion), "tool_call"):
         try:
             made += read_calls(inner, ARGUMENTS) if inner is not None else ()
@@ -62,7 +64,7 @@ def action(completion: str, gold_calls: str | Sequence[Mapping]) -> float:
     return float(all(any(_matches(call, wanted) for call in made) for wanted in gold))
 
 
-def _matches(made, gold) -> bool:
+def _matches(made: Call, gold: Call) -> bool:
     return made[0] == gold[0] and all(key in made[1] and same(made[1][key], value) for key, value in gold[1].items())
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isinf
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, create_model
 
@@ -29,7 +30,7 @@ class BadReference(ValueError):
         self.rows = dict(rows)
 
 
-def each(read: Callable, given: Iterable) -> list:
+def each(read: Callable[..., Any], given: Iterable[Any]) -> list[Any]:
     """`read` of every ground truth. Raises BadReference that tells of all that are malformed."""
     found, bad = [], {}
     for i, one in enumerate(given):
@@ -62,7 +63,7 @@ class Reward:
     """
 
     name: str
-    function: Callable
+    function: Callable[..., Any]
     inputs: tuple[str, ...]
     domain: Callable[..., Domain]
     many: bool = False
@@ -71,7 +72,7 @@ class Reward:
     @property
     def about(self) -> str:
         """The first sentence of the docstring, and the source that its last line names."""
-        lines = inspect.getdoc(self.function).strip().splitlines()
+        lines = (inspect.getdoc(self.function) or "").strip().splitlines()
         source = f" ({lines[-1].removeprefix('Source: ').rstrip('.')})" if lines[-1].startswith("Source: ") else ""
         return lines[0].rstrip(".") + source
 
@@ -94,7 +95,7 @@ class Reward:
     @cached_property
     def model(self) -> type[BaseModel]:
         """The options, from the function's keyword-only parameters."""
-        fields = {
+        fields: dict[str, Any] = {
             name: (parameter.annotation, ... if parameter.default is parameter.empty else parameter.default)
             for name, parameter in inspect.signature(self.function, eval_str=True).parameters.items()
             if parameter.kind is parameter.KEYWORD_ONLY
@@ -123,7 +124,7 @@ def reward(
     inputs: tuple[str, ...] | None = None,
     many: bool = False,
     expression: str | None = None,
-) -> Callable[[Callable], Callable]:
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function known as `name`, which is `family.function`; the function itself stays as it is.
 
     domain: a tuple of all values, or a function of the options. inputs: the function's own positional
@@ -131,7 +132,7 @@ def reward(
     """
     allowed = domain if callable(domain) else lambda **_: finite([Fraction(repr(value)) for value in domain])
 
-    def register(function: Callable) -> Callable:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
         _KNOWN[name] = Reward(name, function, inputs or tuple(own), allowed, many, expression)
         return function
@@ -149,4 +150,5 @@ def known() -> tuple[Reward, ...]:
 
 def between(lo: float, hi: float) -> Domain:
     """The numbers from `lo` to `hi`, exactly as they are written; an infinite end is none."""
-    return interval(*(end if isinf(end) else Fraction(repr(end)) for end in (lo, hi)))
+    ends = [end if isinf(end) else Fraction(repr(end)) for end in (lo, hi)]
+    return interval(ends[0], ends[1])

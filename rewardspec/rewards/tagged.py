@@ -60,7 +60,7 @@ def in_order(text: str, tags: tuple[str, ...]) -> bool:
     return True
 
 
-def _refused(name: str):
+def _refused(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
 
 
@@ -173,9 +173,10 @@ def predicted_calls(completion: str) -> tuple[Call, ...] | None:
     The last few are kept, so that several rewards of one rollout read it once.
     """
     found = list(elements(answer_part(completion), "tool_call"))
-    if None in found:
+    closed = [inner for inner in found if inner is not None]
+    if len(closed) < len(found):
         return None
     try:
-        return tuple(call for inner in found for call in read_calls(inner))
+        return tuple(call for inner in closed for call in read_calls(inner))
     except Malformed:
         return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -26,7 +27,7 @@ from rewardspec.rewards.tagged import (
 )
 
 # an answer as a model should write it, or its calls alone, as values or as JSON text
-Reference = str | Sequence[Mapping]
+Reference = str | Sequence[Mapping[str, Any]]
 
 
 @reward("toolrl.format", domain=(0, 1))
@@ -64,7 +65,7 @@ def _correctness_domain(*, granularity: str, pairing: str, lo: float, hi: float)
     if pairing == "greedy" and granularity != "original":
         raise ValueError("the authors' greedy pairing goes with `granularity: original` alone")
     if granularity == "coarse":
-        return finite([whole.lo, whole.hi])
+        return finite([Fraction(whole.lo), Fraction(whole.hi)])
     return whole if lo <= 0 <= hi or pairing == "optimal" else between(min(lo, 0.0), max(hi, 0.0))
 
 
@@ -118,11 +119,11 @@ def _share(made: tuple[Call, ...], gold: tuple[Call, ...], granularity: str) -> 
     return (name + _paired(made, gold, _fine if exact else _partial)) / _most(gold)
 
 
-def _whole(made: Mapping, gold: Mapping) -> float:
+def _whole(made: Mapping[str, Any], gold: Mapping[str, Any]) -> float:
     return float(same(made, gold))
 
 
-def _values(made: Mapping, gold: Mapping, equal: Callable = same) -> int:
+def _values(made: Mapping[str, Any], gold: Mapping[str, Any], equal: Callable[[object, object], bool] = same) -> int:
     return sum(key in made and equal(made[key], value) for key, value in gold.items())
 
 
@@ -134,18 +135,18 @@ def _equal(a: object, b: object) -> bool:
         return False
 
 
-def _fine(made: Mapping, gold: Mapping) -> float:
+def _fine(made: Mapping[str, Any], gold: Mapping[str, Any]) -> float:
     return (made.keys() == gold.keys()) + _values(made, gold)
 
 
-def _partial(made: Mapping, gold: Mapping, equal: Callable = same) -> float:
+def _partial(made: Mapping[str, Any], gold: Mapping[str, Any], equal: Callable[[object, object], bool] = same) -> float:
     either = len(made.keys() | gold.keys())
     return (len(made.keys() & gold.keys()) / either if either else 1.0) + _values(made, gold, equal)
 
 
-def _paired(made: Sequence[Call], gold: Sequence[Call], score) -> float:
+def _paired(made: Sequence[Call], gold: Sequence[Call], score: Callable[[Any, Any], float]) -> float:
     """The greatest sum of scores over pairs of calls of one name, no call in two pairs."""
-    groups: dict[str, tuple[list, list]] = defaultdict(lambda: ([], []))
+    groups: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for side, calls in enumerate((made, gold)):
         for name, parameters in calls:
             groups[name][side].append(parameters)
@@ -221,7 +222,7 @@ def _gold_parts(answer: Reference) -> tuple[tuple[Call, ...] | None, bool]:
     return _calls(answer), False
 
 
-def _calls(answer: str | Sequence) -> tuple[Call, ...]:
+def _calls(answer: str | Sequence[Any]) -> tuple[Call, ...]:
     try:
         return wanted_calls(answer)
     except Malformed as error:
@@ -234,11 +235,12 @@ def _read_gold(text: str) -> tuple[tuple[Call, ...] | None, bool]:
         return _calls(text), False
     rest = text.partition("</think>")[2] if "</think>" in text else text
     found, responses = list(elements(rest, "tool_call")), list(elements(rest, "response"))
-    if None in found or None in responses or not (found or responses):
-        problem = "is not closed" if None in found or None in responses else "is missing"
+    closed = [inner for inner in found if inner is not None]
+    if len(closed) < len(found) or None in responses or not (found or responses):
+        problem = "is not closed" if found or responses else "is missing"
         raise BadReference(f"ground truth: `<tool_call>` or `<response>` {problem}")
     try:
-        calls = tuple(call for inner in found for call in read_calls(inner))
+        calls = tuple(call for inner in closed for call in read_calls(inner))
     except Malformed as error:
         raise BadReference(f"ground truth: {error}") from None
     return (calls if found else None), bool(responses)

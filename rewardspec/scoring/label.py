@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from rewardspec.ir.checks import find_checks
 from rewardspec.ir.exact import GroupEvaluator
@@ -47,12 +48,13 @@ class Labeller:
     """Labels trajectories by the `condition:` of a spec. Raises ValueError for a spec without labels."""
 
     def __init__(self, spec: Spec, prefix: str = PREFIX):
-        self.spec, self.condition, self.prefix = spec, spec.condition, prefix
+        self.spec, self.prefix = spec, prefix
         program = spec.program
-        if self.condition is None:
+        if spec.condition is None:
             raise ValueError(f"{spec.name} has no `condition:`, so there are no reward tokens to label with")
         if not program.labels:
             raise ValueError(f"`condition:` of {spec.name} has no `label:`, which says what each token stands for")
+        self.condition = spec.condition
         checks = find_checks(program.graph, list(program.labels.values()))
         self.wanted = [*program.labels.values(), *(check.bad for check in checks)]
         self.words = [check.what for check in checks]
@@ -63,7 +65,7 @@ class Labeller:
         self.exact = [GroupEvaluator(node, fine, {}) for node in self.wanted]
         self.floats = [GroupEvaluator(node, fine, {}, floats=True) for node in self.wanted]
 
-    def token(self, row: Mapping) -> str:
+    def token(self, row: Mapping[str, Any]) -> str:
         """The name of the token of one trajectory, by its rewards. Raises BadLine."""
         values = {column.name: _value(column, row, self.prefix) for column in self.columns}
         holds = [self._at(i, values) for i in range(len(self.wanted))]
@@ -73,13 +75,13 @@ class Labeller:
                 raise BadLine(words)
         return next((name for name, held in zip(labels, holds, strict=False) if held), list(self.condition.tokens)[-1])
 
-    def _at(self, i: int, values: Mapping[str, Fraction | None]) -> bool:
+    def _at(self, i: int, values: Mapping[str, Any]) -> bool:
         row = tuple(values[name] for name in self.own)
         try:
-            return self.exact[i]([row], values)[0] == 1
+            return bool(self.exact[i]([row], values)[0] == 1)
         except Inexact:
             floats = tuple(None if v is None else float(v) for v in row)
-            return self.floats[i]([floats], values)[0] == 1
+            return bool(self.floats[i]([floats], values)[0] == 1)
 
     def labelled(self, text: str) -> tuple[str, str]:
         """A line of the fine-tuning set, and the name of its token. Raises BadLine."""
@@ -132,7 +134,7 @@ def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Ite
     return each(), tally
 
 
-def _value(column: Column, row: Mapping, prefix: str) -> Fraction | None:
+def _value(column: Column, row: Mapping[str, Any], prefix: str) -> Fraction | None:
     """What a line says of a column, scored, itself or under `rewards`; None where it is missing and may be."""
     rewards = row.get("rewards")
     inner = rewards.get(column.name) if isinstance(rewards, Mapping) else None
@@ -152,19 +154,20 @@ def _value(column: Column, row: Mapping, prefix: str) -> Fraction | None:
         if value not in domain.symbols:
             raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it can be {', '.join(domain.symbols)}")
         return Fraction(domain.symbols.index(value))
+    assert not isinstance(value, str)  # of a column of numbers
     if abs(value) == float("inf"):
         raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it should be a number")
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(int(value))
     if domain.values is not None:
         nearest = min(domain.values, key=lambda v: abs(v - number))
     else:
-        nearest = min(max(number, domain.lo), domain.hi)
+        nearest = Fraction(min(max(number, domain.lo), domain.hi))
     if column.clip or abs(nearest - number) <= ROUNDING * abs(nearest):
         return nearest
     raise BadLine(f"`{column.name}` is {shorten(format_number(number))}: it can be {domain}")
 
 
-def _messages(row: Mapping) -> list[dict]:
+def _messages(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A trajectory as chat messages: `messages`, or `prompt` and `completion`, texts or messages."""
     if "messages" in row:
         found = row["messages"]
@@ -177,7 +180,7 @@ def _messages(row: Mapping) -> list[dict]:
     return found
 
 
-def _side(value, role: str) -> list:
+def _side(value: object, role: str) -> list[Any]:
     if isinstance(value, str):
         return [{"role": role, "content": value}]
     if not isinstance(value, list):
@@ -185,7 +188,7 @@ def _side(value, role: str) -> list:
     return value
 
 
-def _text(message: Mapping) -> str:
+def _text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else json.dumps(content)
 

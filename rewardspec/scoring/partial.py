@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rewardspec.logs.outputs import beside, replace
 from rewardspec.logs.rows import BadLog
@@ -16,7 +17,7 @@ SUFFIX = ".partial"
 FORMAT = 2
 LARGEST = sys.float_info.max
 
-Outcome = dict | str  # a value by column, or why there is none
+Outcome = dict[str, Any] | str  # a value by column, or why there is none
 
 
 class Partial:
@@ -28,7 +29,12 @@ class Partial:
     """
 
     def __init__(
-        self, output: Path, heading: Mapping, digests: Sequence[str], names: Sequence[str], restart: bool = False
+        self,
+        output: Path,
+        heading: Mapping[str, Any],
+        digests: Sequence[str],
+        names: Sequence[str],
+        restart: bool = False,
     ):
         self.path, self.digests = beside(output, SUFFIX), digests
         self.outcomes: dict[int, Outcome] = {}
@@ -37,7 +43,11 @@ class Partial:
             self._take_up(dict(heading), set(names))
         self.resumed = len(self.outcomes)
         lines = [json.dumps({"rewardspec": FORMAT, **heading}), *map(self._line, self.outcomes)]
-        replace(self.path, lambda path: path.write_text("".join(line + "\n" for line in lines), encoding="utf-8"))
+
+        def write(path: Path) -> None:
+            path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+        replace(self.path, write)
         self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
 
     def add(self, found: Mapping[int, Outcome]) -> None:
@@ -56,7 +66,7 @@ class Partial:
     def _line(self, place: int) -> str:
         return json.dumps([place + 1, self.digests[place], self.outcomes[place]])
 
-    def _take_up(self, heading: dict, names: set[str]) -> None:
+    def _take_up(self, heading: dict[str, Any], names: set[str]) -> None:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -104,7 +114,7 @@ def _is_outcome(outcome: Outcome, names: set[str]) -> bool:
     )
 
 
-def _differences(before: dict, now: dict) -> list[str]:
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What is not as it was, in words: `spec: 12ab, now 34cd`."""
     found = []
     for name in dict.fromkeys([*before, *now]):

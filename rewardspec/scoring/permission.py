@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from rewardspec.rewards.reward import ScoringError
 from rewardspec.text.diagnostics import Portable, did_you_mean
@@ -49,8 +50,8 @@ def read_allowed(allowed: Allowed) -> bool | tuple[str, ...]:
 
 
 def own_functions(
-    name: str, paths: Mapping[str, str], allowed: Allowed, given: Mapping[str, Callable] = {}
-) -> dict[str, Callable]:
+    name: str, paths: Mapping[str, str], allowed: Allowed, given: Mapping[str, Callable[..., Any]] = {}
+) -> dict[str, Callable[..., Any]]:
     """The functions of the user's own that a spec names, by column; those that are given are not imported.
 
     name: of the spec. paths: `module:function` by column. Raises NotAllowed before anything is imported,
@@ -67,14 +68,16 @@ def own_functions(
 def _covers(allowed: bool | tuple[str, ...], path: str) -> bool:
     """Whether a function is allowed: all are, or it, its module, or a package that this is in."""
     module = path.partition(":")[0]
-    return allowed is True or (allowed is not False and any(name == path or _within(module, name) for name in allowed))
+    if isinstance(allowed, bool):
+        return allowed
+    return any(name == path or _within(module, name) for name in allowed)
 
 
 def _within(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
 
-def _imported(column: str, path: str, allowed: bool | tuple[str, ...]) -> Callable:
+def _imported(column: str, path: str, allowed: bool | tuple[str, ...]) -> Callable[..., Any]:
     module, _, names = path.partition(":")
     try:
         function = importlib.import_module(module)
@@ -89,7 +92,7 @@ def _imported(column: str, path: str, allowed: bool | tuple[str, ...]) -> Callab
         raise ScoringError(f"`python: {path}` of `{column}` is no function")
     home = getattr(function, "__module__", None) or type(function).__module__
     # an allowed module has others in it: `my_rewards:os.system` is not a function of `my_rewards`
-    if allowed is not True and path not in allowed and not any(_within(home, name) for name in allowed):
+    if not isinstance(allowed, bool) and path not in allowed and not any(_within(home, name) for name in allowed):
         raise ScoringError(
             f"`python: {path}` of `{column}` is a function of {home}, and {module} alone was allowed: "
             f"allow {home}, or {path} itself"
@@ -97,7 +100,7 @@ def _imported(column: str, path: str, allowed: bool | tuple[str, ...]) -> Callab
     return function
 
 
-def check_given(functions: Mapping[str, Callable], columns: Collection[str], name: str) -> None:
+def check_given(functions: Mapping[str, Callable[..., Any]], columns: Collection[str], name: str) -> None:
     """Raise ScoringError for functions that are given for columns that the spec measures by none."""
     for column, function in functions.items():
         if column not in columns:

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, listed, step_key, step_of, value_of
 from rewardspec.logs.outputs import beside, check_paths, held
 from rewardspec.logs.rows import BadLog, Rows, Unread, each_row, read_rows
 from rewardspec.scoring.partial import SUFFIX, Outcome, Partial
 from rewardspec.scoring.permission import Allowed
-from rewardspec.scoring.scored import check_format, write_aside, write_scored
 from rewardspec.scoring.scorer import Scorer
 from rewardspec.scoring.versions import versions
+from rewardspec.scoring.writing import check_format, write_aside, write_scored
 from rewardspec.spec import Spec, compile
 from rewardspec.text.shown import shown
 
@@ -42,10 +43,10 @@ class Summary:
 class Read:
     """What the file itself says of its rows, by place: of those that are good so far."""
 
-    held: Mapping[str, str]  # columns of the spec that no function measures, and what they are called
-    values: Mapping[int, Mapping[str, object]]  # of these
-    groups: Mapping[int, object]
-    steps: Mapping[int, int | None]
+    held: dict[str, str]  # columns of the spec that no function measures, and what they are called
+    values: dict[int, Mapping[str, object]]  # of these
+    groups: dict[int, object]
+    steps: dict[int, int | None]
 
 
 def score(
@@ -130,9 +131,15 @@ def _read(spec: Spec, rows: Rows, group_by: str | None, prefix: str, bad: dict[i
     key, step = group_key(rows, found, group_by, held.values()), step_key(rows)
     read = Read(held, {}, {}, {})
     for i, row in flatted.items():
-        wrong = []
+        wrong: list[str] = []
 
-        def told(name: str, make: Callable, *given: object, wrong: list = wrong, row: Mapping = row) -> object:
+        def told(
+            name: str,
+            make: Callable[..., Any],
+            *given: object,
+            wrong: list[str] = wrong,
+            row: Mapping[str, Any] = row,
+        ) -> Any:
             try:
                 return make(*given, row.get(name))
             except ValueError as error:
@@ -158,11 +165,19 @@ def _measure(scorer: Scorer, rows: Rows, read: Read, partial: Partial, progress:
     for first in range(0, len(left), CHUNK):
         progress(done + first, len(read.groups))
         chunk = left[first : first + CHUNK]
-        partial.add(dict(zip(chunk, _chunk(scorer, [{**rows.rows[i], **read.values[i]} for i in chunk]), strict=True)))
+        partial.add(
+            dict(zip(chunk, _chunk(scorer, [{**_rollout(rows, i), **read.values[i]} for i in chunk]), strict=True))
+        )
     progress(len(read.groups), len(read.groups))
 
 
-def _chunk(scorer: Scorer, rows: Sequence[dict]) -> Iterator[Outcome]:
+def _rollout(rows: Rows, place: int) -> dict[str, Any]:
+    row = rows.rows[place]
+    assert isinstance(row, dict)  # others are `bad`
+    return row
+
+
+def _chunk(scorer: Scorer, rows: Sequence[dict[str, Any]]) -> Iterator[Outcome]:
     """For each row what was measured, or why it could not be."""
     found = scorer.measure(rows)
     for i in range(len(rows)):
@@ -174,13 +189,15 @@ def _reasons(bad: Mapping[int, str]) -> list[tuple[int, str]]:
     return [(i + 1, reason) for i, reason in sorted(bad.items())]
 
 
-def _added(prefix: str, names: Sequence[str], measured: Mapping[int, Mapping], places: Sequence[int]) -> dict:
+def _added(
+    prefix: str, names: Sequence[str], measured: Mapping[int, Mapping[str, Any]], places: Sequence[int]
+) -> dict[str, Any]:
     """The columns of what was measured."""
     return {prefix + name: [measured[i][name] for i in places] for name in names}
 
 
 def _advantages(
-    spec: Spec, read: Read, measured: Mapping[int, Mapping], bad: dict[int, str], total_steps: int | None
+    spec: Spec, read: Read, measured: Mapping[int, Mapping[str, Any]], bad: dict[int, str], total_steps: int | None
 ) -> dict[int, float]:
     """The advantage of every row, step by step. Rows that a spec cannot take at all go to `bad`. Raises BadLog."""
     fn = compile(spec)
@@ -190,13 +207,14 @@ def _advantages(
     last = total_steps or max((step for step in batches if step is not None), default=None)
     found: dict[int, float] = {}
 
-    def advantages(step: int | None, chosen: list[int], groups: list | None = None) -> list[float]:
+    def advantages(step: int | None, chosen: list[int], groups: list[Any] | None = None) -> list[float]:
         columns = {
             name: [(read.values[i] if name in read.held else measured[i])[name] for i in chosen]
             for name in spec.columns
         }
         groups = groups or [read.groups[i] for i in chosen]
-        return fn(columns, groups, step=step, total_steps=last).advantages.tolist()
+        found: list[float] = fn(columns, groups, step=step, total_steps=last).advantages.tolist()
+        return found
 
     refused: dict[int, str] = {}
     for step, chosen in batches.items():

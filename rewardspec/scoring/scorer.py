@@ -6,9 +6,12 @@ import inspect
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from rewardspec.rewards.reward import BadReference, ScoringError, refuse
+from rewardspec.language.declarations import Use
+from rewardspec.rewards.reward import BadReference, Reward, ScoringError, refuse
 from rewardspec.scoring.permission import Allowed, check_given, own_functions
+from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import did_you_mean, shorten
 
 MOST_TOLD = 5  # rows that a message names
@@ -35,9 +38,9 @@ class Scorer:
 
     def __init__(
         self,
-        spec,
+        spec: Spec,
         allow_python: Allowed = False,
-        functions: Mapping[str, Callable] = {},
+        functions: Mapping[str, Callable[..., Any]] = {},
         only: Collection[str] | None = None,
     ):
         self.spec, self.uses = spec, spec.uses
@@ -47,15 +50,16 @@ class Scorer:
             self.names = [name for name in self.names if name in only]
             compared = [n for name in self.names if self.uses[name].only_when is not None for n in spec.compared(name)]
             self.uses = {name: use for name, use in self.uses.items() if name in {*self.names, *compared}}
-        paths = {name: use.python for name, use in self.uses.items() if use.reward is None}
+        paths = {name: use.python for name, use in self.uses.items() if use.python is not None}
         self.own = own_functions(spec.name, paths, allow_python, {n: f for n, f in functions.items() if n in self.uses})
         made = {
-            name: _own(self.own[name], name) if name in self.own else _named(use) for name, use in self.uses.items()
+            name: _own(self.own[name], name) if use.reward is None or name in self.own else _named(use, use.reward)
+            for name, use in self.uses.items()
         }
         self.measures = {name: (inputs, measure) for name, (inputs, measure, _) in made.items()}
         self.needs = {name: needs for name, (_, _, needs) in made.items()}  # fields that a rollout has to have
 
-    def measure(self, rows: Sequence[Mapping]) -> Scores:
+    def measure(self, rows: Sequence[Mapping[str, Any]]) -> Scores:
         """Every function once for every row; what `only_when` leaves out is None.
 
         rows: each with `completion` and `prompt`, texts or chat messages, and the columns that functions read.
@@ -74,7 +78,7 @@ class Scorer:
             scores.columns[name] = self._column(name, rows, places, scores.bad)
         return Scores({name: scores.columns[name] for name in self.names}, scores.bad)
 
-    def required(self, rows: Sequence[Mapping]) -> list[dict[str, float | None]]:
+    def required(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
         """`measure` of rows that all have to be good, a row at a time. Raises ScoringError."""
         found = self.measure(rows)
         if found.bad:
@@ -83,7 +87,9 @@ class Scorer:
             raise ScoringError("\n".join([*told, *([f"and {more} more"] if more > 0 else [])]))
         return [{name: values[i] for name, values in found.columns.items()} for i in range(len(rows))]
 
-    def _column(self, name: str, rows, places, bad: dict[int, str]) -> list[float | None]:
+    def _column(
+        self, name: str, rows: Sequence[Mapping[str, Any]], places: Sequence[int], bad: dict[int, str]
+    ) -> list[float | None]:
         values: list[float | None] = [None] * len(rows)
         inputs, measure = self.measures[name]
         given = {}
@@ -109,7 +115,7 @@ class Scorer:
         return values
 
 
-def _number(column: str, value: object) -> float | None:
+def _number(column: str, value: Any) -> float | None:
     try:
         return None if value is None or value != value else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -120,7 +126,7 @@ class BadField(ValueError):
     """A rollout without a column that a reward function reads, or whose texts are none."""
 
 
-def _field(row: Mapping, name: str, text: bool = False) -> object:
+def _field(row: Mapping[str, Any], name: str, text: bool = False) -> object:
     if name not in row:
         near = did_you_mean(name, [str(key) for key in row], f"it has {', '.join(f'`{shorten(str(k))}`' for k in row)}")
         raise BadField(f"there is no column `{name}`; {near}")
@@ -130,33 +136,34 @@ def _field(row: Mapping, name: str, text: bool = False) -> object:
         raise BadField(f"column `{name}`: {error}") from None
 
 
-def _together(column: str, scores: Scores, rows: Sequence[Mapping], places: Sequence[int]) -> list:
+def _together(column: str, scores: Scores, rows: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[Any]:
     """A column that a condition compares: measured before, or in the rows."""
     values = scores.columns.get(column)
     return [_field(rows[i], column) if values is None else values[i] for i in places]
 
 
 # What a function reads of a row, its values for many of those, and the fields that have to be there.
-Measure = tuple[Callable[[Mapping], object], Callable[[Sequence], Sequence[float | None]], list[str]]
+Measure = tuple[Callable[[Mapping[str, Any]], object], Callable[[Sequence[Any]], Sequence[float | None]], list[str]]
 
 
-def _named(use) -> Measure:
+def _named(use: Use, reward: Reward) -> Measure:
     """A reward function by its name."""
-    reward, options = use.reward, use.options
+    options = use.options
     # one that need not be there has to be, if the spec says where
     needed = {name: name not in reward.optional or field != name for name, field in use.inputs.items()}
 
-    def inputs(row: Mapping) -> list:
+    def inputs(row: Mapping[str, Any]) -> list[Any]:
         return [
             _field(row, field, name in TEXTS) if needed[name] or field in row else None
             for name, field in use.inputs.items()
         ]
 
-    def many(given: Sequence[list]) -> Sequence[float | None]:
+    def many(given: Sequence[list[Any]]) -> Sequence[float | None]:
         return reward.function(*map(list, zip(*given, strict=True)), **options) if given else []
 
-    def one_by_one(given: Sequence[list]) -> list[float | None]:
-        values, bad = [], {}
+    def one_by_one(given: Sequence[list[Any]]) -> list[float | None]:
+        values: list[float | None] = []
+        bad: dict[int, str] = {}
         for i, one in enumerate(given):
             try:
                 values.append(reward.function(*one, **options))
@@ -168,7 +175,7 @@ def _named(use) -> Measure:
     return inputs, many if reward.many else one_by_one, [use.inputs[name] for name in needed if needed[name]]
 
 
-def _own(function: Callable, column: str) -> Measure:
+def _own(function: Callable[..., Any], column: str) -> Measure:
     """A function of the user's: one rollout at a time, or, where it takes `completions`, all of them as TRL does."""
     parameters = inspect.signature(function).parameters.values()
     named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
@@ -177,21 +184,21 @@ def _own(function: Callable, column: str) -> Measure:
     plural = {"prompt": "prompts", "completion": "completions"} if batched else {}  # what the function calls a field
     singular = {name: field for field, name in plural.items()}
 
-    def inputs(row: Mapping) -> dict[str, object]:
+    def inputs(row: Mapping[str, Any]) -> dict[str, object]:
         fields = {p.name: singular.get(p.name, p.name) for p in named}
         fields = {p.name: fields[p.name] for p in named if p.default is p.empty or fields[p.name] in row}
         if everything:
             fields |= {plural.get(field, field): field for field in row}
         return {name: _field(row, field, field in TEXTS) for name, field in fields.items()}
 
-    def by_row(given: Sequence[dict]) -> list[float | None]:
+    def by_row(given: Sequence[dict[str, Any]]) -> list[float | None]:
         return [function(**one) for one in given]
 
-    def by_batch(given: Sequence[dict]) -> list[float | None]:
+    def by_batch(given: Sequence[dict[str, Any]]) -> Sequence[float | None]:
         if not given:
             return []
         names = [name for name in given[0] if all(name in one for one in given)]
-        values = function(**{name: [one[name] for one in given] for name in names})
+        values: Sequence[float | None] = function(**{name: [one[name] for one in given] for name in names})
         if len(values) != len(given):
             raise ScoringError(f"the function of `{column}` gave {len(values)} values for {len(given)} completions")
         return values
@@ -214,7 +221,7 @@ def as_text(value: object) -> str:
     return "\n".join(part for message in own or value for part in _parts(message))
 
 
-def _parts(message: Mapping) -> list[str]:
+def _parts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
     parts = [{"text": content}] if isinstance(content, str) else [] if content is None else content
     calls = message.get("tool_calls") or []
@@ -228,7 +235,7 @@ def _mappings(values: object) -> bool:
     return isinstance(values, Sequence) and all(isinstance(value, Mapping) for value in values)
 
 
-def _written(call: Mapping) -> str:
+def _written(call: Mapping[str, Any]) -> str:
     """A call of a message as a model would write it, in the words of ToolRL."""
     function = call.get("function", call)
     if not isinstance(function, Mapping):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from rewardspec import rewards
 from rewardspec._version import __version__
@@ -41,12 +42,12 @@ def _of_ours() -> str:
     return _digest(b"".join(path.read_bytes() for path in files))
 
 
-def _of_file(function: Callable) -> str:
+def _of_file(function: Callable[..., Any]) -> str:
     """Of the file of a function; the version of its module where there is none."""
     home = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     kind = home if hasattr(home, "__code__") else getattr(home, "__func__", type(home))
     try:
-        return _digest(Path(inspect.getsourcefile(kind)).read_bytes())
+        return _digest(Path(inspect.getsourcefile(kind) or "").read_bytes())
     except (TypeError, OSError):
         module = import_module((getattr(home, "__module__", None) or "builtins").partition(".")[0])
         return str(getattr(module, "__version__", "no source"))

@@ -36,8 +36,10 @@ def read_spec(spec: Spec | str | PathLike, constants: Mapping[str, object] = {},
     if isinstance(spec, Spec) and constants:
         raise BindingError(f"{spec.name} has been read already: pass `constants` to `rewardspec.load`, or a path here")
     if not isinstance(spec, Spec):
-        is_text = isinstance(spec, str) and "\n" in spec
-        spec = loads(spec, constants=constants) if is_text else load(spec, constants=constants)
+        if isinstance(spec, str) and "\n" in spec:
+            spec = loads(spec, constants=constants)
+        else:
+            spec = load(spec, constants=constants)
     return spec if dialect is None else spec.under(dialect)
 
 
@@ -67,7 +69,7 @@ def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], wha
         if name not in spec.columns:
             near = did_you_mean(name, spec.columns, f"it reads {', '.join(f'`{c}`' for c in spec.columns)}")
             if not name.isidentifier():
-                near += f"; a spec can call it `{as_name(name)}`"
+                near = f"{near}; a spec can call it `{as_name(name)}`"
             known = "declares but never uses" if name in spec.program.columns else "does not read"
             problems.append(f"{what} `{shown(name)}`: {spec.name} {known} this name; {near}")
     for name in spec.columns:

@@ -10,19 +10,21 @@ from types import ModuleType
 
 Patches = Mapping[str, Callable[[ModuleType], None]]  # by the name of the module that each is called with
 
+MARK = "_rewardspec"  # of a wrapper
+
 
 def wrap_once(owner, name: str, wrap: Callable) -> None:
     """Put `wrap(original)` in the place of `owner.name`, if that is not done yet. Raises AttributeError without one."""
     original = getattr(owner, name)
     if not is_wrapped(original):
         wrapper = wraps(original)(wrap(original))
-        wrapper._rewardspec = True
+        setattr(wrapper, MARK, True)
         setattr(owner, name, wrapper)
 
 
 def is_wrapped(function) -> bool:
     """Whether a function was put in by `wrap_once`."""
-    return getattr(function, "_rewardspec", False)
+    return getattr(function, MARK, False)
 
 
 def patch_modules(patches: Patches) -> None:

@@ -7,8 +7,9 @@ is an increasing affine map. It is live if its advantages differ, else dead: no 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rewardspec.groups.batch import without_batch
 from rewardspec.ir.graph import walk
@@ -50,7 +51,7 @@ class LivenessTest:
         self.function = compile(replace(spec, program=replace(spec.program, advantage=root)))
 
     def __call__(
-        self, columns: Mapping[str, Sequence], size: int, step: int | None = None, total_steps: int | None = None
+        self, columns: Mapping[str, Any], size: int, step: int | None = None, total_steps: int | None = None
     ) -> Liveness:
         """Whether one group of `size` rollouts is live.
 

@@ -43,6 +43,7 @@ def reward_problems(remote_url, agent: str | None, text: str, name: str, constan
     where = f"--reward.remote_url {endpoints[0]}"
     try:
         module = importlib.util.spec_from_file_location("reward_func", endpoints[0])
+        assert module is not None and module.loader is not None  # of a file that ends in .py
         loaded = importlib.util.module_from_spec(module)
         module.loader.exec_module(loaded)
         function = loaded.reward_func

@@ -45,7 +45,9 @@ class Filter:
         columns = {name: [values(name, sample) for sample in group] for name in self.spec.columns}
         there = [name for name, found in columns.items() if all(x is not None for x in found)]
         check_rewards_of(self.spec, there, group)
-        tensors = {name: torch.cat([x.reshape(-1).cpu() for x in found]) for name, found in columns.items()}
+        tensors = {
+            name: torch.cat([x.reshape(-1).cpu() for x in found if x is not None]) for name, found in columns.items()
+        }
         try:
             return self.liveness(tensors, len(group), step, total_steps).live
         except self.liveness.function.RolloutError as error:

@@ -49,7 +49,7 @@ def for_openrlhf(
         }
         return {"rewards": totals, "scores": totals, "extra_logs": logs}
 
-    reward_func.spec = spec  # for the adapter, which compares it with the run's
+    reward_func.spec = spec  # type: ignore[attr-defined]  # for the adapter, which compares it with the run's
     return reward_func
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -26,7 +27,7 @@ class Advantages:
         self.spec, self.seed, self.function = spec, seed, compile(spec)
         self.step: int | None = None
         self.total_steps: int | None = None
-        self.result = None
+        self.result: Any = None  # of the last batch
         self.told: set[str] = set()  # names that the spec does not read, and that a warning has named
 
     def check(self, samples: Sequence, group_size: int, rewarded: bool) -> None:
@@ -102,7 +103,7 @@ class Advantages:
         counts = [0 if part is None else part.numel() for part in parts]
         if counts != list(sizes):
             raise BindingError(f"`{name}` has {sum(counts)} values for {sum(sizes)} rollouts. {SWALLOWED}")
-        return torch.cat([part.reshape(-1).cpu() for part in parts])
+        return torch.cat([part.reshape(-1).cpu() for part in parts if part is not None])
 
     def _log_reward_spread(self, experiences, places, sizes, group_size: int) -> None:
         """OpenRLHF's own `group_reward_std`, of the reward that it knows."""

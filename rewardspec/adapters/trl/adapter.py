@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from importlib.metadata import version
 from os import PathLike
+from typing import Any
 
 import torch
 
@@ -35,10 +36,18 @@ except ImportError as error:
     raise ImportError("rewardspec.adapters.trl needs TRL; it was tested with trl==1.16.0") from error
 
 TESTED = ("1.16.0",)
-STATE = ("_logs", "_metrics", "num_generations", "num_generations_eval", "reward_func_names", "reward_weights")
-STATE += ("log_completions", "eos_token_ids")
+STATE: tuple[str, ...] = (
+    "_logs",
+    "_metrics",
+    "num_generations",
+    "num_generations_eval",
+    "reward_func_names",
+    "reward_weights",
+    "log_completions",
+    "eos_token_ids",
+)
 # Arguments of TRL's trainers, as far as they can be passed by their place and concern reward functions.
-POSITIONS = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class")
+POSITIONS: tuple[str, ...] = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class")
 POSITIONS += ("reward_processing_classes",)
 
 logger = logging.getLogger(__name__)
@@ -47,7 +56,10 @@ if version("trl") not in TESTED:
     logger.warning(f"rewardspec.adapters.trl was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}")
 
 
-class RewardSpecMixin:
+_Trainer: Any = object  # the trainer that stands below the mixin in a class: it has what TRL gives its own
+
+
+class RewardSpecMixin(_Trainer):
     """The advantages of a spec, for a trainer of yours: `class Mine(RewardSpecMixin, MyGRPOTrainer)`.
 
     spec: a `Spec`, the path of a file, or a text. constants: for names of its `define:`. dialect: None for the
@@ -74,6 +86,9 @@ class RewardSpecMixin:
         args, kwargs = with_functions(read, args, kwargs, allow_python)
         super().__init__(*args, **kwargs)
         bind(self, read, move_rows)
+
+    _measured: tuple[Any, list[dict], list[list[int]]] | None
+    _generations: tuple[int, int]
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -110,7 +125,8 @@ class RewardSpecMixin:
         log_result(self, mode, logged, columns, result, advantages, penalty, tokens)
         out["advantages"] = advantages[place]
         if self.move_rows and mode == "train":
-            out = moved(out, *result.refilled, self.accelerator, self._tokenizer.pad_token_id)
+            rows, refilled = result.refilled
+            out = moved(out, rows, refilled, self.accelerator, self._tokenizer.pad_token_id)
         return out
 
     def _moment(self) -> tuple[int, int | None]:
@@ -177,7 +193,7 @@ class RewardSpecMixin:
     def _column(self, name: str, inputs: list[dict], completion_ids: list[list[int]], out: dict) -> list:
         """A column that is not a reward, of this process's rollouts, as plain values."""
         if name in inputs[0]:
-            values = [row.get(name) for row in inputs]
+            values: list[Any] = [row.get(name) for row in inputs]
             return [value.tolist() if hasattr(value, "tolist") else value for value in values]
         if name == "truncated":
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
@@ -198,11 +214,11 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed 
     """
     given = {**dict(zip(POSITIONS, args, strict=False)), **kwargs}
     passed, tokenizers = given.get("reward_funcs"), given.get("reward_processing_classes")
-    functions = [] if passed is None else list(passed) if isinstance(passed, list | tuple) else [passed]
+    functions: list[Any] = [] if passed is None else list(passed) if isinstance(passed, list | tuple) else [passed]
     count = len(functions)
     functions += own_functions(spec, functions, allow_python)
     functions = functions or [no_reward]
-    changed = {"reward_funcs": functions}
+    changed: dict[str, Any] = {"reward_funcs": functions}
     if tokenizers is not None:
         tokenizers = list(tokenizers) if isinstance(tokenizers, list | tuple) else [tokenizers]
         changed["reward_processing_classes"] = tokenizers + [None] * (len(functions) - count)
@@ -219,7 +235,7 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed 
 
 def own_functions(spec: Spec, passed: list, allow_python: Allowed = False) -> list[Callable]:
     """The reward functions that the spec names, but for those that are passed under the name of their column."""
-    names = {getattr(function, "__name__", None): function for function in passed}
+    names = {str(getattr(function, "__name__", "")): function for function in passed}
     left = [name for name in spec.uses if name not in names]
     plain = {n: f for n, f in names.items() if n in spec.uses and callable(f) and not inspect.iscoroutinefunction(f)}
     return for_trl(spec, allow_python=allow_python, functions=plain, only=left) if left else []

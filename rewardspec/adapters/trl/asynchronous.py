@@ -112,7 +112,8 @@ class SpecLoop(_AsyncRolloutLoop):
         functions = [*reward_funcs, *own_functions(self.spec, reward_funcs, allow_python)]
         super().__init__(reward_funcs=functions or [no_reward], **kwargs)
         if not functions and self._env_reward_types:  # an environment has brought one
-            self.reward_funcs, self.reward_func_names = [], self.reward_func_names[1:]
+            self.reward_funcs: list[Callable] = []
+            self.reward_func_names: list[str] = self.reward_func_names[1:]
         self._measured: list[list] = [[] for _ in self.reward_funcs]
         self.reward_funcs = [self._kept(k, function) for k, function in enumerate(self.reward_funcs)]
         data = getattr(self.dataset, "column_names", None) or self._read

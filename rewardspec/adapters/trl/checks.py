@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from typing import Any
 
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards
 from rewardspec.adapters.common.rewards import AUTOMATIC
@@ -12,7 +13,7 @@ from rewardspec.spec import Spec
 OWN = ("prompt", "completion", "completion_ids", "image", "images")  # keys of a row that TRL reads
 
 # Settings of the built-in schemes: (name, what it is where nobody set it, what to do instead).
-STOCK = (
+STOCK: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("reward_weights", (None,), "give components a `weight:`"),
     ("multi_objective_aggregation", ("sum_then_normalize",), "write `advantage: gdpo`, or another scheme"),
     ("scale_rewards", ("group", True), "write `advantage: dr_grpo` or `batch_grpo`, or another scheme"),
@@ -186,7 +187,7 @@ def check_ambiguous(spec: Spec, rewards: list[str], names: set[str]) -> None:
         raise BindingError("\n".join(problems))
 
 
-def _data_sets(trainer) -> dict[str, object]:
+def _data_sets(trainer) -> dict[str, Any]:
     evaluation = trainer.eval_dataset
     if evaluation is None:
         return {"train_dataset": trainer.train_dataset}

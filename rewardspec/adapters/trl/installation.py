@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from os import PathLike
+from typing import Any
 
 from rewardspec.adapters.common.binding import BindingError, read_spec
 from rewardspec.adapters.trl.adapter import (
@@ -51,10 +52,10 @@ def install(
 
 def _with_spec(trainer: type, ours: type) -> Callable:
     """The `__init__` of a trainer class, after which its instances are ours and have the installed spec."""
-    original = trainer.__init__
+    original: Any = trainer.__init__  # type: ignore[misc]  # of this very class
 
     @functools.wraps(original)
-    def __init__(self, *args, **kwargs):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if type(self) is not trainer:
             return original(self, *args, **kwargs)
         if isinstance(kwargs.get("reward_funcs"), list):  # `trl_hook.spec` stands for the spec and measures nothing
@@ -66,6 +67,7 @@ def _with_spec(trainer: type, ours: type) -> Callable:
             raise BindingError(f"{error}; for the command `trl`: REWARDSPEC_ALLOW_PYTHON={modules}") from None
         original(self, *args, **kwargs)
         self.__class__ = ours
-        bind(self, *_installed[trainer])
+        spec, move_rows = _installed[trainer]
+        bind(self, spec, move_rows)  # type: ignore[arg-type]  # it is one of ours from here on
 
     return __init__

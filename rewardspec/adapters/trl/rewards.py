@@ -34,7 +34,7 @@ class _Batch:
     def __init__(self, scorer: Scorer):
         self.scorer, self.lock = scorer, Lock()
         self.completions: object = None  # held, so that no other list can be taken for it
-        self.rows: list[Mapping[str, float | None]] = []
+        self.rows: list[dict[str, float | None]] = []
         self.given: set[str] = set()  # functions that gave their values of it: one that is called again measures again
 
     def function(self, name: str) -> Callable[..., list[float | None]]:
@@ -47,7 +47,7 @@ class _Batch:
                 return [row[name] for row in self.rows]
 
         reward_func.__name__ = reward_func.__qualname__ = name
-        reward_func.needs = self.scorer.needs[name]
+        reward_func.needs = self.scorer.needs[name]  # type: ignore[attr-defined]  # for the adapter
         return reward_func
 
 

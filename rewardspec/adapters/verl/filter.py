@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Hashable
 
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.common.liveness import LivenessTest
@@ -30,7 +31,7 @@ class Filter:
         totals = {uid: total for uid, total in known.items() if total is not None}
         return set(totals), Counter(totals.values())
 
-    def _totals(self, buffer, partition_id: str, uids: set[str]) -> dict[str, float | None]:
+    def _totals(self, buffer, partition_id: str, uids: set[str]) -> dict[Hashable, float | None]:
         import transfer_queue
         from transfer_queue import KVBatchMeta
 
@@ -48,10 +49,10 @@ class Filter:
 
         rollouts = of_transfer_queue(self.trainer, batch, scores, advantages.wanted)
         columns = advantages.columns(rollouts)
-        places: dict[str, list[int]] = {}
+        places: dict[Hashable, list[int]] = {}
         for place, uid in enumerate(rollouts.groups):
             places.setdefault(uid, []).append(place)
-        found = {}
+        found: dict[Hashable, float | None] = {}
         for uid, at in places.items():
             group = {name: [values[i] for i in at] for name, values in columns.items()}
             moment = self.trainer.global_steps, self.trainer.total_training_steps

@@ -75,7 +75,7 @@ def _in_config(module: ModuleType) -> None:
 
     _hook(module, "validate_config", validate_config)
     if "verl.utils" in sys.modules and hasattr(module, "validate_config"):
-        sys.modules["verl.utils"].validate_config = module.validate_config
+        setattr(sys.modules["verl.utils"], "validate_config", module.validate_config)  # noqa: B010 - of a module
 
 
 def _in_core_algos(module: ModuleType) -> None:

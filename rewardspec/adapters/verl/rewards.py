@@ -27,5 +27,5 @@ def for_verl(
         (found,) = scorer.required([{**(extra_info or {}), **known, "completion": solution_str}])
         return {"score": weigh([{**known, **found}])[0], **found}
 
-    compute_score.spec = spec  # for the adapter, which compares it with the run's
+    compute_score.spec = spec  # type: ignore[attr-defined]  # for the adapter, which compares it with the run's
     return compute_score

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +70,7 @@ class Advantages:
         self.spec, self.seed, self.function = spec, seed, compile(spec)
         self.wanted = (*spec.columns, *([] if spec.condition is None else [TOKEN]))  # names of columns
         self.checked = False
-        self.result = None
+        self.result: Any = None  # of the last batch
         self.dropped = 0.0
 
     def __call__(self, rollouts: Rollouts, mask: torch.Tensor, step: int, total_steps: int) -> torch.Tensor:
@@ -91,13 +92,12 @@ class Advantages:
 
     def metrics(self) -> dict[str, float]:
         """What to log of the last batch. rollouts_dropped: share of those that were started and have no response."""
-        found = {} if self.result is None else self.result.metrics()
+        found: dict[str, float] = {} if self.result is None else self.result.metrics()
         return {f"rewardspec/{name}": value for name, value in (found | {"rollouts_dropped": self.dropped}).items()}
 
     def columns(self, rollouts: Rollouts) -> dict[str, list]:
         """The values of all that the spec reads. Raises BindingError for names that nothing measures."""
-        found = {name: rollouts.values(name) for name in self.spec.columns}
-        found = {name: values for name, values in found.items() if values is not None}
+        found = {name: values for name in self.spec.columns if (values := rollouts.values(name)) is not None}
         if not self.checked or len(found) < len(self.spec.columns):
             self._check(rollouts, found)
             self.checked = True

@@ -27,6 +27,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from rewardspec.rewards.reward import BadReference
 
@@ -37,7 +38,7 @@ class Tests:
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    in_python: tuple[dict, ...] = ()
+    in_python: tuple[dict[str, Any], ...] = ()
     setup: str = ""
 
     @cached_property
@@ -76,7 +77,7 @@ def _plain(value: object) -> object:
     return _plain(value.tolist()) if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
 
 
-def _function_of(test: Mapping) -> str | None:
+def _function_of(test: Mapping[str, Any]) -> str | None:
     name = test.get("fn_name")
     if name is None and test.get("testtype") == "functional":
         about = test.get("metadata")
@@ -118,7 +119,8 @@ def _call(given: object, output: object) -> dict[str, object]:
         if not isinstance(given, list):
             raise BadReference("the input of a call is a list of arguments")
         # through JSON, as it will be sent
-        return json.loads(json.dumps({"args": given, "expected": output}))
+        sent: dict[str, object] = json.loads(json.dumps({"args": given, "expected": output}))
+        return sent
     except (ValueError, TypeError, RecursionError) as error:
         if isinstance(error, BadReference):
             raise
@@ -166,6 +168,7 @@ def _read(function: ast.FunctionDef) -> set[str]:
     inner = list(ast.walk(function))
     bound = {node.arg for node in inner if isinstance(node, ast.arg)}
     bound |= {node.id for node in inner if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    bound |= {node.name for node in inner if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler)}
+    bound |= {node.name for node in inner if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    bound |= {node.name for node in inner if isinstance(node, ast.ExceptHandler) and node.name is not None}
     bound |= _imported(node for node in inner if isinstance(node, ast.Import | ast.ImportFrom))
     return {node.id for node in inner if isinstance(node, ast.Name)} - bound

@@ -35,7 +35,7 @@ def pass_rate(
     Source: GDPO, arXiv:2601.05242, Sec. 4.3, pass rate reward.
     """
     found = verdicts(completions, tests, Limits(timeout, total, memory), workers)
-    return [verdict and verdict.passed / verdict.tests for verdict in found]
+    return [None if verdict is None else verdict.passed / verdict.tests for verdict in found]
 
 
 @reward("code.no_error", domain=(0, 1), inputs=("completion", "tests"), many=True)
@@ -55,4 +55,4 @@ def no_error(
     Source: GDPO, arXiv:2601.05242, Sec. 4.3, bug reward.
     """
     found = verdicts(completions, tests, Limits(timeout, total, memory), workers)
-    return [verdict and float(verdict.clean) for verdict in found]
+    return [None if verdict is None else float(verdict.clean) for verdict in found]

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 OUTPUT_BYTES = 1 << 20  # of what a program may write in a test
 MARGIN = 20.0  # seconds for everything but the tests
@@ -133,7 +133,7 @@ def run_with_inputs(program: str, inputs: Sequence[str], limits: Limits, *, mode
 
 
 def run_with_tests(
-    program: str, setup: str, tests: Sequence[dict], limits: Limits, *, mode: str | None = None
+    program: str, setup: str, tests: Sequence[dict[str, Any]], limits: Limits, *, mode: str | None = None
 ) -> list[Result]:
     """Run a program, and after it `setup`, once for each test in Python. Raises SandboxError.
 
@@ -151,7 +151,7 @@ def run_with_tests(
         os.close(secrets)
 
 
-def _run(request: dict, limits: Limits, mode: str | None, *files: int) -> list[Result]:
+def _run(request: dict[str, Any], limits: Limits, mode: str | None, *files: int) -> list[Result]:
     mode = mode or _mode()[0]
     home = tempfile.mkdtemp(prefix="rewardspec-")
     try:
@@ -175,7 +175,7 @@ def _run(request: dict, limits: Limits, mode: str | None, *files: int) -> list[R
     return found + [Result("error")] * (request["count"] - len(found))
 
 
-def _lines(request: bytes, seconds: float, files: tuple[int, ...]) -> list[dict]:
+def _lines(request: bytes, seconds: float, files: tuple[int, ...]) -> list[dict[str, Any]]:
     folder = Path(__file__).parent
     packages = {
         "rewardspec": str(folder.parents[1]),

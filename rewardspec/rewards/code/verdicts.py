@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from rewardspec.rewards.code.cases import Tests, read_tests
 from rewardspec.rewards.code.output import same_output
@@ -65,7 +66,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_kept: OrderedDict[tuple, Future[Verdict | None]] = OrderedDict()
+_kept: OrderedDict[tuple[Any, ...], Future[Verdict | None]] = OrderedDict()
 _keeping = threading.Lock()
 
 

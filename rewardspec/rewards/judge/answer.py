@@ -41,7 +41,7 @@ def find_score(said: str, scores: Sequence[float]) -> float | None:
     return next((float(score) for score in scores if score == value), None)
 
 
-def _labelled(found: re.Match) -> float | None:
+def _labelled(found: re.Match[str]) -> float | None:
     value, more = found["value"], found["more"]
     if value is None or _GOES_ON.match(more):
         return None

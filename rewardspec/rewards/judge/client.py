@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -106,7 +106,7 @@ class _Reply(BaseModel):
 
 def ask_all(
     endpoint: Endpoint,
-    requests: Mapping[str, Mapping],
+    requests: Mapping[str, Mapping[str, Any]],
     answers: dict[str, str],
     answered: Callable[[], None] = lambda: None,
 ) -> dict[str, Unanswered]:
@@ -127,15 +127,17 @@ def ask_all(
     return missing
 
 
-def _apart(work: Coroutine) -> None:
+def _apart(work: Coroutine[Any, Any, None]) -> None:
     """Runs to the end in a thread of its own; an interrupt of the waiting thread ends it at once.
 
     Not `asyncio.run` here: it fails inside a running loop, and leaves the thread without one that a trainer made.
     """
-    handle: Future = Future()
+    handle: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
 
     async def main() -> None:
-        handle.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        task = asyncio.current_task()
+        assert task is not None  # this is it
+        handle.set_result((asyncio.get_running_loop(), task))
         await work
 
     with ThreadPoolExecutor(1, "judge") as pool:
@@ -150,7 +152,11 @@ def _apart(work: Coroutine) -> None:
 
 
 async def _ask_all(
-    endpoint: Endpoint, requests: Mapping, answers: dict, answered: Callable[[], None], missing: dict
+    endpoint: Endpoint,
+    requests: Mapping[str, Any],
+    answers: dict[str, Any],
+    answered: Callable[[], None],
+    missing: dict[str, Any],
 ) -> None:
     import httpx
 
@@ -189,7 +195,7 @@ async def _ask_all(
         raise several.exceptions[0] from None
 
 
-async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping) -> str:
+async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any]) -> str:
     """The text that the model wrote. Raises Unanswered, EndpointError."""
     import httpx
 

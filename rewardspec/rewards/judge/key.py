@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 from urllib.parse import quote
 
 from rewardspec.rewards.judge.library import client_library
@@ -78,7 +79,7 @@ class Secret:
     def __repr__(self) -> str:
         return "Secret(***)" if self else "Secret()"
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise TypeError("a key is not to be pickled")
 
     def reveal(self) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from typing import Any
 from urllib.parse import urlsplit
 
 _OWN_FIELDS = ("messages", "model", "temperature", "max_tokens", "stream", "n")
 
 
-def body_of(text: str, model: str, temperature: float | None, max_tokens: int | None, extra: dict | None) -> dict:
+def body_of(
+    text: str, model: str, temperature: float | None, max_tokens: int | None, extra: dict[str, Any] | None
+) -> dict[str, Any]:
     """The body of a request."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # JSON in UTF-8 has no lone surrogates
     body = {"model": model, "messages": [{"role": "user", "content": whole}]}
@@ -18,7 +21,7 @@ def body_of(text: str, model: str, temperature: float | None, max_tokens: int | 
     return body | {key: value for key, value in sampling.items() if value is not None} | (extra or {})
 
 
-def check_extra(extra: dict | None) -> None:
+def check_extra(extra: dict[str, Any] | None) -> None:
     """Raises ValueError for fields of a request that are not for `extra` to say, or that JSON does not have."""
     clash = sorted({*(extra or {})} & {*_OWN_FIELDS})
     if clash:
@@ -29,7 +32,7 @@ def check_extra(extra: dict | None) -> None:
         raise ValueError(f"`extra` holds what JSON cannot: {error}") from None
 
 
-def digest(url: str, body: dict) -> str:
+def digest(url: str, body: dict[str, Any]) -> str:
     """What identifies a request: everything that its answer depends on."""
     return hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
 

@@ -31,9 +31,9 @@ Score = Annotated[float, Field(allow_inf_nan=False)]
 
 
 def _domain(
-    *, template: str, scores: Sequence[float] | str, url: str | None, extra: dict | None, **_: object
+    *, template: str, scores: Sequence[float] | str, url: str | None, extra: dict[str, Any] | None, **_: Any
 ) -> Domain:
-    _, allowed = rubric_text(template, scores)
+    _text, allowed = rubric_text(template, scores)
     check_extra(extra)
     if url is not None:
         address_of(url, "`url`")
@@ -98,7 +98,7 @@ def rubric(
 
 
 def _asked(
-    endpoint: Endpoint, requests: dict[str, dict], allowed: Sequence[float], folder: Path | None
+    endpoint: Endpoint, requests: dict[str, dict[str, Any]], allowed: Sequence[float], folder: Path | None
 ) -> tuple[dict[str, float], dict[str, Unanswered]]:
     """The scores of the requests that have one, from `folder` or the endpoint, and what is wrong with the others."""
     from rewardspec.rewards.judge.cache import keep, recall

@@ -231,7 +231,8 @@ def _stat(pid: str) -> list[str]:
 def _descendants() -> set[int]:
     """Whoever this process or one of its descendants started; orphans come to this process."""
     parents = {int(pid): _stat(pid)[1:2] for pid in os.listdir("/proc") if pid.isdigit()}
-    found, last = set(), {os.getpid()}
+    found: set[int] = set()
+    last = {os.getpid()}
     while last:
         last = {pid for pid, parent in parents.items() if parent and int(parent[0]) in last} - found
         found |= last

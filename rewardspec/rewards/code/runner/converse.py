@@ -9,9 +9,13 @@ from collections.abc import Callable
 
 from rewardspec.rewards.code.runner.plain import decode, encode
 
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+if TYPE_CHECKING:
+    from typing import Any
+
 LONGEST = 64 << 20  # bytes of a message
 MUTABLE = (list, dict, set, bytearray)
-_OPERATIONS: dict[str, Callable] = {
+_OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda function, args, kwargs: function(*args, **kwargs),
     "attribute": getattr,
     "assign": setattr,
@@ -41,7 +45,7 @@ class Channel:
         self.connection = connection
         self.rest = b""
 
-    def send(self, message: dict) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         text = json.dumps(message).encode()
         if len(text) > LONGEST:
             raise ValueError("too long a value")
@@ -50,7 +54,7 @@ class Channel:
         except OSError:
             raise Gone from None
 
-    def receive(self) -> dict:
+    def receive(self) -> dict[str, Any]:
         parts, length = [self.rest], len(self.rest)
         while b"\n" not in parts[-1]:
             try:
@@ -80,19 +84,19 @@ def hold_program(run: Callable[[], dict[str, object]], setup: str, connection: s
         objects.append(value)
         return len(objects) - 1
 
-    def referred(content: object) -> object:
+    def referred(content: Any) -> object:
         side, number = content
         return objects[number] if side == "program" else _callback(channel, number, to_wire, from_wire)
 
     def to_wire(value: object) -> object:
         return encode(value, refer)
 
-    def from_wire(data: object) -> object:
+    def from_wire(data: object) -> Any:
         return decode(data, referred)
 
     names: dict[str, object] = {}
 
-    def answer(message: dict) -> dict:
+    def answer(message: dict[str, Any]) -> dict[str, Any]:
         nonlocal names
         try:
             if "names" in message:
@@ -124,10 +128,12 @@ def _text(error: BaseException) -> str:
         return ""
 
 
-def _callback(channel: Channel, number: int, to_wire: Callable, from_wire: Callable) -> Callable:
+def _callback(
+    channel: Channel, number: int, to_wire: Callable[..., Any], from_wire: Callable[..., Any]
+) -> Callable[..., Any]:
     """A function of the test, for the program."""
 
-    def function(*args, **kwargs):
+    def function(*args: object, **kwargs: object) -> object:
         channel.send({"callback": number, "args": to_wire([list(args), kwargs])})
         reply = channel.receive()
         if "failed" in reply:

@@ -10,11 +10,25 @@ import collections
 import datetime
 import decimal
 import fractions
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-_SERIES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
-_TABLES = {"dict": dict, "OrderedDict": collections.OrderedDict, "Counter": collections.Counter}
-_TEXTUAL = {  # type, to text, from text
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+if TYPE_CHECKING:
+    from typing import Any
+
+_SERIES: dict[str, Callable[[Iterable[Any]], object]] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "deque": collections.deque,
+}
+_TABLES: dict[str, Callable[[Any], object]] = {
+    "dict": dict,
+    "OrderedDict": collections.OrderedDict,
+    "Counter": collections.Counter,
+}
+_TEXTUAL: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = {  # type, to text, from text
     "int": (int, lambda x: format(x, "x"), lambda text: int(text, 16)),  # decimal digits of a huge one take too long
     "bytes": (bytes, bytes.hex, bytes.fromhex),
     "bytearray": (bytearray, bytearray.hex, bytearray.fromhex),
@@ -30,7 +44,7 @@ _BASES = (int, float, str, bytes, list, tuple, set, frozenset, dict)
 _EXACT = 1 << 53
 
 
-def encode(value: object, refer: Callable[[object], object]) -> object:
+def encode(value: Any, refer: Callable[[object], object]) -> object:
     """The value for `json.dumps`; `refer` gives the id of one that is no plain data.
 
     An object of a subclass is sent as its base class: a named tuple as a tuple. Raises RecursionError.
@@ -55,7 +69,7 @@ def encode(value: object, refer: Callable[[object], object]) -> object:
     return encode(base(value), refer)
 
 
-def decode(data: object, referred: Callable[[object], object]) -> object:
+def decode(data: object, referred: Callable[[object], object]) -> Any:
     """The value that `encode` was given. Raises ValueError, TypeError or RecursionError for anything else."""
     if not isinstance(data, list):
         if isinstance(data, dict):

@@ -19,9 +19,24 @@ from collections.abc import Callable
 
 from rewardspec.rewards.code.runner.confine import Confinement, die_with_parent, enter, hide
 
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+if TYPE_CHECKING:
+    from typing import Any
+
 TESTER_BYTES = 1 << 30  # of address space
 # what programs like to import: once here instead of once a test
-COMMON = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string")
+COMMON: tuple[str, ...] = (
+    "bisect",
+    "collections",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "string",
+)
 COMMON += ("threading", "typing")
 
 
@@ -60,7 +75,7 @@ def main() -> None:
     confinement.kill_all()
 
 
-def _report(line: dict) -> None:
+def _report(line: dict[str, Any]) -> None:
     data = json.dumps(line).encode() + b"\n"
     while data:
         data = data[os.write(1, data) :]
@@ -90,7 +105,7 @@ def _fork(confinement: Confinement, memory: int, seconds: float, keep: dict[int,
         os._exit(status)
 
 
-def _run_with_input(confinement: Confinement, request: dict, i: int, seconds: float) -> dict:
+def _run_with_input(confinement: Confinement, request: dict[str, Any], i: int, seconds: float) -> dict[str, Any]:
     """One test by standard input: what the program wrote, and how it ended."""
     source = os.memfd_create("input")
     _write_all(source, request["inputs"][i].encode("utf-8", "surrogatepass"))
@@ -120,9 +135,11 @@ def _write_all(file: int, data: bytes) -> None:
 
 def _as_main(program: str) -> int:
     """Run the program as a script, to its very end; its exit status."""
-    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
-    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
+    sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
     sys.argv = ["program.py"]
     status = 0
     try:
@@ -173,6 +190,7 @@ def _watch(pid: int, reader: int, most: int, seconds: float) -> tuple[bytes, str
                     poll.unregister(reader)
             if ended in ready:
                 status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                assert status is not None  # it has ended
                 fine = status.si_code == os.CLD_EXITED and status.si_status == 0
                 return b"".join(parts), "ok" if fine else "error"
     finally:
@@ -195,7 +213,7 @@ def _rest(reader: int, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _run_test_in_python(confinement: Confinement, request: dict, i: int, seconds: float) -> dict:
+def _run_test_in_python(confinement: Confinement, request: dict[str, Any], i: int, seconds: float) -> dict[str, Any]:
     """One test in Python: whether it holds, and how it ended."""
     import socket
 

@@ -17,6 +17,10 @@ from collections.abc import Callable
 from rewardspec.rewards.code.runner.converse import MUTABLE, Channel, Gone
 from rewardspec.rewards.code.runner.plain import decode, encode
 
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+if TYPE_CHECKING:
+    from typing import Any
+
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -34,51 +38,51 @@ class Remote:
     def __init__(self, tester: Tester, number: int):
         self.__dict__.update(_tester=tester, _number=number)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: object, **kwargs: object) -> object:
         return self._tester.ask("call", self, list(args), kwargs)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__doc__", "__dict__"):
             raise AttributeError(name)
         return self._tester.ask("attribute", self, name)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         self._tester.ask("assign", self, name, value)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: object) -> object:
         return self._tester.ask("item", self, key)
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: object, value: object) -> None:
         self._tester.ask("put", self, key, value)
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         return self._tester.ask("iterate", self)
 
-    def __next__(self):
+    def __next__(self) -> object:
         return self._tester.ask("next", self)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return operator.index(self._tester.ask("length", self))
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return self._tester.ask("true", self) is True
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self._tester.ask("text", self))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return str(self._tester.ask("represent", self))
 
-    def __instancecheck__(self, instance):
+    def __instancecheck__(self, instance: object) -> bool:
         return self._tester.ask("instance", instance, self) is True
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self._tester.ask("equal", self, other) is True if isinstance(other, Remote) else NotImplemented
 
-    def __lt__(self, other):
+    def __lt__(self, other: object) -> bool:
         return self._tester.ask("less", self, other) is True if isinstance(other, Remote) else NotImplemented
 
-    def __le__(self, other):
+    def __le__(self, other: object) -> bool:
         return self._tester.ask("less_equal", self, other) is True if isinstance(other, Remote) else NotImplemented
 
     __hash__ = object.__hash__
@@ -89,7 +93,7 @@ class Tester:
 
     def __init__(self, connection: socket.socket):
         self.channel = Channel(connection)
-        self.callbacks: list[Callable] = []
+        self.callbacks: list[Callable[..., Any]] = []
 
     def _refer(self, value: object) -> object:
         if isinstance(value, Remote):
@@ -104,7 +108,7 @@ class Tester:
             raise ValueError("no reference")
         return Remote(self, number)
 
-    def ask(self, operation: str, *args: object) -> object:
+    def ask(self, operation: str, *args: Any) -> Any:
         """What the program answers. Raises the built-in exception that it raised, marked as the program's."""
         sent = list(args[1]) if operation == "call" else []
         reply = self._exchange({"operation": operation, "args": encode(list(args), self._refer)})
@@ -125,13 +129,13 @@ class Tester:
         """Run the program."""
         self._exchange({"start": True})
 
-    def _decode(self, data: object) -> object:
+    def _decode(self, data: object) -> Any:
         try:
             return decode(data, self._referred)
         except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, RecursionError):
             raise Gone from None
 
-    def _exchange(self, message: dict) -> dict:
+    def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
         self.channel.send(message)
         while True:
             reply = self.channel.receive()
@@ -142,7 +146,7 @@ class Tester:
             raise _raised(reply["raised"])
         return reply
 
-    def _call_back(self, message: dict) -> dict:
+    def _call_back(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
             args, kwargs = self._decode(message.get("args"))
             return {"value": encode(self.callbacks[message["callback"]](*args, **kwargs), self._refer)}
@@ -152,7 +156,7 @@ class Tester:
             return {"failed": f"{type(error).__name__}: {error}"}
 
 
-def _replace(before: object, after: object) -> None:
+def _replace(before: Any, after: Any) -> None:
     """Change a container of the test as the program changed its copy."""
     if type(after) is not type(before) or after == before:
         return
@@ -171,11 +175,11 @@ def _raised(data: object) -> BaseException:
         error = wanted(text)
     except TypeError:  # a UnicodeDecodeError takes more than a text
         error = ProgramError(text)
-    error.of_program = True
+    error.of_program = True  # type: ignore[attr-defined]  # a mark that no exception of Python has
     return error
 
 
-def holds(case: dict, connection: socket.socket) -> dict[str, bool]:
+def holds(case: dict[str, Any], connection: socket.socket) -> dict[str, bool]:
     """Whether the test holds, and whether the program ran into an error of its own in it.
 
     case: {"imports", "code"}, texts in Python, or {"function", "args", "expected"}. `unusable`: a test asks for what
@@ -204,29 +208,28 @@ def _of_program(error: BaseException) -> bool:
     return getattr(error, "of_program", False)
 
 
-def _call_holds(side: Tester, case: dict) -> bool:
+def _call_holds(side: Tester, case: dict[str, Any]) -> bool:
     name = case["function"]
     found = side.names([name, "Solution"])
-    if name not in found and isinstance(found.get("Solution"), Remote):
-        function = getattr(found["Solution"](), name)
-    else:
-        function = found.get(name)
+    solution: Any = found.get("Solution")
+    is_method = name not in found and isinstance(solution, Remote)
+    function = getattr(solution(), name) if is_method else found.get(name)
     if not isinstance(function, Remote):
         error = NameError(f"no function {name}")
-        error.of_program = True
+        error.of_program = True  # type: ignore[attr-defined]  # the same mark
         raise error
     value, expected = function(*map(_keyed, case["args"])), case["expected"]
     wrapped = isinstance(expected, list) and len(expected) == 1
     return same(value, expected) or (wrapped and same(value, expected[0]))
 
 
-def _keyed(arg: object) -> object:
+def _keyed(arg: Any) -> Any:
     """JSON has no keys but texts."""
     whole = isinstance(arg, dict) and arg and all(_WHOLE.fullmatch(key) for key in arg)
     return {int(key): value for key, value in arg.items()} if whole else arg
 
 
-def same(value: object, expected: object) -> bool:
+def same(value: Any, expected: Any) -> bool:
     """Whether a returned value is what a test in JSON expects: tuples are lists there, and keys are texts.
 
     Floats may differ by 1e-6, relative or absolute.

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from pathlib import Path
+from typing import Any
 
 from rewardspec.logs.outputs import BadPath, replace
 from rewardspec.logs.rows import JSON_TEXT, PARQUET, BadLog, Rows, Unread
@@ -29,7 +30,7 @@ def check_format(output: Path) -> None:
             raise BadPath("writing Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
 
 
-def write_scored(output: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence]) -> None:
+def write_scored(output: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence[Any]]) -> None:
     """Rows as they are in their file, with columns added to them.
 
     places: of the rows, in their order. added: a value for each of these, by column. What JSON lines hold stays as
@@ -40,7 +41,12 @@ def write_scored(output: Path, rows: Rows, places: Sequence[int], added: Mapping
     elif rows.table is not None:
         replace(output, lambda path: _write_table(path, rows.table.take(places), added))
     else:
-        replace(output, lambda path: _write_table(path, _table([rows.rows[i] for i in places]), added))
+        replace(
+            output,
+            lambda path: _write_table(
+                path, _table([row for i in places if isinstance(row := rows.rows[i], dict)]), added
+            ),
+        )
 
 
 def write_aside(output: Path, rows: Rows, bad: Sequence[tuple[int, str]]) -> None:
@@ -76,7 +82,7 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def _write_lines(path: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence]) -> None:
+def _write_lines(path: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence[Any]]) -> None:
     with open(path, "w", encoding="utf-8", newline="\n") as out:
         for k, i in enumerate(places):
             text = rows.texts[i].strip() if rows.texts is not None else _json(rows.rows[i])
@@ -86,7 +92,7 @@ def _write_lines(path: Path, rows: Rows, places: Sequence[int], added: Mapping[s
             out.write((held + more[1:] if is_bare and added else text if not added else f"{held}, {more[1:]}") + "\n")
 
 
-def _write_table(path: Path, table, added: Mapping[str, Sequence]) -> None:
+def _write_table(path: Path, table: Any, added: Mapping[str, Sequence[Any]]) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -98,7 +104,7 @@ def _write_table(path: Path, table, added: Mapping[str, Sequence]) -> None:
         raise BadLog(f"these rows cannot be written as Parquet, but as JSON lines: {error}") from None
 
 
-def _table(rows: Sequence[dict]):
+def _table(rows: Sequence[dict[str, Any]]) -> Any:
     """Rows of JSON lines as a pyarrow Table.
 
     Values of several kinds, and mappings with unlike keys, which would all get all keys, are JSON text; that is noted
@@ -106,7 +112,8 @@ def _table(rows: Sequence[dict]):
     """
     import pyarrow
 
-    columns, fields = [], []
+    columns: list[Any] = []
+    fields: list[Any] = []
     for name in dict.fromkeys(key for row in rows for key in row):
         values = [row.get(name) for row in rows]
         try:
@@ -122,7 +129,7 @@ def _table(rows: Sequence[dict]):
     return pyarrow.Table.from_arrays(columns, schema=pyarrow.schema(fields))
 
 
-def _same(found: list, values: list) -> bool:
+def _same(found: list[Any], values: list[Any]) -> bool:
     return all(a == b or (a != a and b != b) for a, b in zip(found, values, strict=True))
 
 
@@ -134,7 +141,7 @@ def _name(name: str, taken: Sequence[str]) -> str:
     return written
 
 
-def _has_empty_structs(kind) -> bool:
+def _has_empty_structs(kind: Any) -> bool:
     """Whether a type has a structure without keys in it, which Parquet does not."""
     import pyarrow
 
