@@ -45,8 +45,13 @@ test-rounding: $(VENV)/.test  ## tests of rounding, as processors of other kinds
 test-processors: $(VENV)/.test  ## tests of numbers, as processors of other kinds compute them
 	$(BIN)/python tests/processors.py --numprocesses $(WORKERS)
 
-bench: $(VENV)/.test  ## compiled GDPO against TRL's and verl's own code, in one run
+# BASE is the folder of another checkout, or a revision of git.
+bench: $(VENV)/.test  ## compiled GDPO against TRL's and verl's own code, in one run; BASE=main: this checkout against that
+ifdef BASE
+	$(BIN)/python tests/benchmarks/beside.py $(BASE)
+else
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --override-ini=addopts= --benchmark-only -q
+endif
 
 $(VENV)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
