@@ -14,8 +14,8 @@ from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
 
-_OWN_NAMES = ("batch", "columns", "groups", "step", "total_steps", "seed", "shares", "rewarded", "advantages")
-_OWN_NAMES += ("torch", "math", "EPS", "COLUMNS")
+_OWN_NAMES = {"batch", "columns", "groups", "step", "total_steps", "seed", "shares", "rewarded", "advantages"}
+_OWN_NAMES |= {"torch", "math", "EPS", "COLUMNS"}
 
 WIDEST = 100  # a value used once goes into its user's line up to about this many characters
 
@@ -127,7 +127,9 @@ def wrapped(line: str) -> list[str]:
     """A line too wide to read, with the arguments of its last bracket on lines of their own."""
     if len(line) <= WIDEST or line[-1] not in ")}":
         return [line]
-    depth, start, cuts = 0, None, []
+    depth = 0
+    start: int | None = None
+    cuts: list[int] = []
     quote, escaped = "", False
     for i, char in enumerate(line):
         if quote:

@@ -60,8 +60,9 @@ class Shapes:
             if term.op == "*" and term.args[0].level < Level.ROLLOUT:
                 weight, inner = term.args
             found = self.zscore(inner)
-            plain = found and found.over is Level.GROUP and not found.where and not found.by and not found.centered
-            if not plain or found.x.domain.missing or self.summands(found.x) is not None or self.fused(found.x):
+            if found is None or found.over is not Level.GROUP or found.where or found.by or found.centered:
+                return None
+            if found.x.domain.missing or self.summands(found.x) is not None or self.fused(found.x):
                 return None
             terms.append((found.x, weight))
             kinds.add((found.over, found.ddof, found.eps))
@@ -102,10 +103,10 @@ class Shapes:
             return found if len(found) <= MOST_SUMMANDS else list(x.args)
         if x.op in ("*", "/"):
             a, b = x.args
-            for summed, other, flip in ((a, b, False), (b, a, True)):
-                terms = self.summed(summed) if other.level < Level.ROLLOUT and not (flip and x.op == "/") else None
-                if terms is not None:
-                    return [self.graph.apply(x.op, t, other) for t in terms]
+            for value, other, flip in ((a, b, False), (b, a, True)):
+                parts = self.summed(value) if other.level < Level.ROLLOUT and not (flip and x.op == "/") else None
+                if parts is not None:
+                    return [self.graph.apply(x.op, part, other) for part in parts]
         return None
 
     def chosen(self, x: Node) -> tuple[Node, Node]:

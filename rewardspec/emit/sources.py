@@ -261,11 +261,10 @@ class Sources:
         """What tells a kernel how large the values were that `x` was summed from."""
         fused = self.shapes.fused(x)
         if fused:
-            bound = [abs(w.constant) if w is not None and w.constant is not None else w for _, w in fused.terms]
-            bound = [Fraction(1) if w is None else w for w in bound]
-            known = all(isinstance(w, Fraction) for w in bound)
             arguments = [f"summands=lambda: largest_zscores({self.weighted_arguments(fused)})"]
-            return arguments + ([f"bound={float(max(bound))!r}"] if known else [])
+            weights = [Fraction(1) if w is None else w.constant for _, w in fused.terms]
+            known = [abs(w) for w in weights if w is not None]
+            return arguments + ([f"bound={float(max(known))!r}"] if len(known) == len(weights) else [])
         terms = self.shapes.summands(x)
         return [] if terms is None else [f"summands=lambda: largest({', '.join(self.level(t, x) for t in terms)})"]
 

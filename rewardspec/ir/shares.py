@@ -6,7 +6,8 @@ sum afterwards is followed as long as it is linear in it, the statistics of the 
 
 from __future__ import annotations
 
-from rewardspec.ir.graph import Graph, Node, walk
+from rewardspec.ir.graph import Graph
+from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
 
 

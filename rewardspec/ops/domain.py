@@ -59,7 +59,7 @@ class Domain:
     def bounded(self) -> bool:
         return self.lo > -inf and self.hi < inf
 
-    def __contains__(self, value) -> bool:
+    def __contains__(self, value: Bound) -> bool:
         if self.values is not None:
             return value in self.values
         above = self.lo < value or (self.lo == value and not self.lo_open)

@@ -47,7 +47,7 @@ class Allowance:
         return spent() > self.until
 
 
-def weight(value) -> int:
+def weight(value: object) -> int:
     """What it costs about to look at an exact value once."""
     if isinstance(value, Fraction):
         return 1 + (value.numerator.bit_length() + value.denominator.bit_length()) // 200

@@ -29,7 +29,7 @@ class Made:
         self.form: Any = None
 
 
-def enclosure(value: Fraction | Surd | Made, bits: int):
+def enclosure(value: Fraction | Surd | Made | int, bits: int) -> Any:
     """A ball (`flint.arb`) that holds `value`, computed with so many bits."""
     if not isinstance(value, Made):
         with precision(bits):
@@ -61,7 +61,7 @@ def parts(value: Made, done: Callable[[Made], bool]) -> Iterator[Made]:
 
 
 @contextmanager
-def precision(bits: int):
+def precision(bits: int) -> Iterator[None]:
     from flint import ctx  # where nothing is inexact it is never loaded
 
     before = ctx.prec
@@ -72,7 +72,7 @@ def precision(bits: int):
         ctx.prec = before
 
 
-def _plain(value):
+def _plain(value: Fraction | Surd | int) -> Any:
     from flint import arb, fmpq
 
     if isinstance(value, Surd):
@@ -84,7 +84,8 @@ def _rule(op: str) -> Callable[..., Any]:
     if op == "pi":
         from flint import arb
 
-        return arb.pi  # type: ignore[no-any-return]  # flint has no types
+        at: Callable[..., Any] = arb.pi
+        return at
     rule = ELEMENTWISE[op].enclosure
     assert rule is not None, f"`{op}` is said to make real numbers, and nothing says how to enclose them"
     return rule

@@ -7,6 +7,7 @@ exactly when their coefficients are, and no tolerance is needed anywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, total_ordering
@@ -39,12 +40,12 @@ class Surd:
     def __hash__(self) -> int:
         return hash(self.terms)
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         if isinstance(other, Surd):
             return self.terms == other.terms
         return False if isinstance(other, Fraction | int) else NotImplemented
 
-    def __lt__(self, other) -> bool:
+    def __lt__(self, other: object) -> bool:
         return sign(self - other) < 0 if isinstance(other, Exact | int) else NotImplemented
 
     def __float__(self) -> float:
@@ -55,23 +56,23 @@ class Surd:
                 return float(near)
             digits *= 2
 
-    def __neg__(self):
+    def __neg__(self) -> Surd:
         return Surd(tuple((d, -q) for d, q in self.terms))
 
-    def __add__(self, other):
+    def __add__(self, other: Exact | int) -> Exact:
         if not isinstance(other, Exact | int):
             return NotImplemented
         return _collect([*self.terms, *_terms(other)])
 
     __radd__ = __add__
 
-    def __sub__(self, other):
+    def __sub__(self, other: Exact | int) -> Exact:
         return self + -other
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Exact | int) -> Exact:
         return -self + other
 
-    def __mul__(self, other):
+    def __mul__(self, other: Exact | int) -> Exact:
         if not isinstance(other, Exact | int):
             return NotImplemented
         if len(self.terms) * len(_terms(other)) > MOST_PRODUCTS:
@@ -85,26 +86,26 @@ class Surd:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Exact | int) -> Exact:
         if not isinstance(other, Exact | int):
             return NotImplemented
         return self * _inverse(other)
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Exact | int) -> Exact:
         return _inverse(self) * other
 
-    def __abs__(self):
+    def __abs__(self) -> Surd:
         return self if sign(self) >= 0 else -self
 
 
 Exact = Fraction | Surd
 
 
-def _terms(value: Exact) -> tuple[tuple[int, Fraction], ...]:
+def _terms(value: Exact | int) -> tuple[tuple[int, Fraction], ...]:
     return value.terms if isinstance(value, Surd) else ((1, Fraction(value)),)
 
 
-def _collect(terms) -> Exact:
+def _collect(terms: Iterable[tuple[int, Fraction]]) -> Exact:
     sums: dict[int, Fraction] = {}
     for d, q in terms:
         sums[d] = sums.get(d, Fraction(0)) + q
@@ -116,7 +117,7 @@ def _collect(terms) -> Exact:
     return Surd(left)
 
 
-def _inverse(value: Exact) -> Exact:
+def _inverse(value: Exact | int) -> Exact:
     """`1 / value`. A root is taken out of the divisor by multiplying both with its conjugate, one after another."""
     terms = _terms(value)
     if len(terms) == 1:
@@ -154,7 +155,7 @@ def _size(value: Surd) -> Decimal:
     return sum((abs(_decimal(_collect([term]), 10)) for term in value.terms), Decimal(0))
 
 
-def sign(value: Exact) -> int:
+def sign(value: Exact | int) -> int:
     """-1, 0 or 1."""
     if not isinstance(value, Surd):
         return (value > 0) - (value < 0)

@@ -1,24 +1,20 @@
 """Normal forms of real numbers: sums of rational multiples of products of powers of symbols.
 
-A symbol is a prime (under a root), pi, an exponential, a logarithm, a cosine, or a sum that something was
-divided by or a root taken of. Equal numbers often have one form: `sigmoid(1 + 0)` and `sigmoid(0 + 1)`,
+Symbols are in `symbols.py`. Equal numbers often have one form: `sigmoid(1 + 0)` and `sigmoid(0 + 1)`,
 `exp(2) * exp(3)` and `exp(5)`, `sigmoid(x) + sigmoid(-x)` and 1. A form without terms is 0: that is proof.
 Two different forms can still be equal numbers: then nothing is known.
-
-form: monomial to coefficient. monomial: sorted (symbol, exponent) pairs, the empty one for a rational.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import count
-from weakref import WeakValueDictionary
 
 from rewardspec.ops import exact
 from rewardspec.ops.effort import spend
-from rewardspec.ops.enclosures import PRECISIONS, Made, enclosure, parts, precision
+from rewardspec.ops.enclosures import Made, parts
 from rewardspec.ops.exact import Surd
 from rewardspec.ops.operator import ELEMENTWISE
+from rewardspec.ops.symbols import Form, Monomial, Symbol, constant, power_of, rational, sign_by_balls, symbol
 
 MOST_TERMS = 200  # of a form; what is longer is a symbol of its own
 MOST_FACTORS = 40  # exponentials in a product, steps in which a form is cleared of fractions
@@ -26,67 +22,15 @@ MOST_POWER = 16  # that a sum is multiplied out to
 MOST_BITS = 4096  # of a coefficient
 _TRIAL = 10_000
 
-Monomial = tuple
-Form = dict
-ONE: Monomial = ()
-
 
 class TooLong(Exception):
     """A form that is not worth writing out."""
 
 
-class Symbol:
-    """kind: prime, pi, exp, log, cos, sum or number; what: the prime, the monomial, the form or the `Real`."""
-
-    __slots__ = ("__weakref__", "_sign", "balls", "index", "kind", "what")
-    numbers = count()
-
-    def __init__(self, kind: str, what):
-        self.kind, self.what, self.index = kind, what, next(Symbol.numbers)
-        self.balls: dict[int, object] = {}
-        self._sign: int | None = 1 if kind in ("prime", "pi", "exp") else None
-
-    def __repr__(self) -> str:
-        return f"{self.kind}({self.what})"
-
-    def __lt__(self, other: Symbol) -> bool:
-        return self.index < other.index
-
-    @property
-    def sign(self) -> int:
-        """1 or -1; 0 where enclosures do not tell."""
-        if self._sign is None:
-            self._sign = sign_by_balls({((self, Fraction(1)),): Fraction(1)}) or 0
-        return self._sign
-
-
-_symbols: WeakValueDictionary[tuple, Symbol] = WeakValueDictionary()
-
-
-def symbol(kind: str, what) -> Symbol:
-    key = (kind, frozenset(what.items()) if isinstance(what, dict) else what)
-    found = _symbols.get(key)
-    if found is None:
-        found = _symbols[key] = Symbol(kind, what)
-    return found
-
-
-def power_of(s: Symbol, exponent=1) -> Form:
-    return {((s, Fraction(exponent)),): Fraction(1)}
-
-
-def rational(value) -> Form:
-    return {ONE: Fraction(value)} if value else {}
-
-
-def constant(form: Form) -> Fraction | None:
-    return Fraction(0) if not form else form[ONE] if set(form) == {ONE} else None
-
-
 # From numbers ------------------------------------------------------------------------------------
 
 
-def form_of(value) -> Form:
+def form_of(value: Fraction | Surd | Made | int) -> Form:
     """The normal form of a Fraction, a Surd or a `Real`."""
     if isinstance(value, Surd):
         terms = [times(rational(q), root_of_whole(d)) for d, q in value.terms]
@@ -98,7 +42,8 @@ def form_of(value) -> Form:
             part.form = _make(part.op, [form_of(a) for a in part.args])
         except (TooLong, exact.Inexact):
             part.form = power_of(symbol("number", part))
-    return value.form
+    form: Form = value.form
+    return form
 
 
 def _make(op: str, args: list[Form]) -> Form:
@@ -107,7 +52,8 @@ def _make(op: str, args: list[Form]) -> Form:
     rule = ELEMENTWISE[op].normal_form
     if rule is None:
         raise TooLong
-    return rule(*args)
+    form: Form = rule(*args)
+    return form
 
 
 # Arithmetic --------------------------------------------------------------------------------------
@@ -146,7 +92,7 @@ def times(a: Form, b: Form) -> Form:
     return plus(total, *later) if later else _checked(total)
 
 
-def _settled(exponents: dict) -> tuple[Monomial, Fraction, Form | None]:
+def _settled(exponents: dict[Symbol, Fraction]) -> tuple[Monomial, Fraction, Form | None]:
     """A monomial, a rational factor, and a sum to multiply by: whole powers of primes and sums are multiplied out."""
     factor, sums = Fraction(1), None
     left = []
@@ -213,7 +159,7 @@ def _power_of_term(monomial: Monomial, q: Fraction, exponent: Fraction) -> Form 
     if exponent.denominator == 1:
         if abs(exponent) > MOST_BITS:
             raise TooLong
-        head, raised = rational(q**exponent), [(s, e * exponent) for s, e in monomial]
+        head, raised = rational(q ** int(exponent)), [(s, e * exponent) for s, e in monomial]
     else:
         if q < 0:
             return None
@@ -234,7 +180,7 @@ def _power_of_term(monomial: Monomial, q: Fraction, exponent: Fraction) -> Form 
 
 def _power_of_rational(q: Fraction, exponent: Fraction) -> Form:
     if exponent.denominator == 1:
-        return rational(q**exponent)
+        return rational(q ** int(exponent))
     result = rational(1)
     for number, e in ((q.numerator, exponent), (q.denominator, -exponent)):
         for p, times_in in _primes(number).items():
@@ -276,7 +222,7 @@ def _root_of_square(form: Form) -> Form | None:
     """`c * |r|` where the form is the square of that, `c` the root of a rational."""
     order = sorted({s for monomial in form for s, _ in monomial})
 
-    def dense(m: Monomial) -> tuple:
+    def dense(m: Monomial) -> tuple[Fraction, ...]:
         exponents = dict(m)
         return tuple(exponents.get(s, Fraction(0)) for s in order)
 
@@ -308,8 +254,8 @@ def _root_of_square(form: Form) -> Form | None:
     found: Form = {}
     for v, q in root.items():
         monomial, factor, sums = _settled({s: e for s, e in zip(order, v, strict=True) if e})
-        term = {monomial: q * factor}
-        found = plus(found, term if sums is None else times(term, sums))
+        part = {monomial: q * factor}
+        found = plus(found, part if sums is None else times(part, sums))
     direction = sign_of(found)
     if not direction:
         return None
@@ -407,14 +353,14 @@ def cosine(form: Form) -> Form:
         direction = 1
         if turn > Fraction(1, 2):
             turn, direction = 1 - turn, -1
-        known = {
+        known: dict[Fraction, Form] = {
             Fraction(0): rational(1),
             Fraction(1, 2): {},
             Fraction(1, 3): rational(Fraction(1, 2)),
             Fraction(1, 4): times(rational(Fraction(1, 2)), root_of_whole(2)),
             Fraction(1, 6): times(rational(Fraction(1, 2)), root_of_whole(3)),
         }
-        value = known.get(turn) if turn in known else power_of(symbol("cos", {pi: turn}))
+        value = known[turn] if turn in known else power_of(symbol("cos", {pi: turn}))
         return times(rational(direction), value)
     return power_of(symbol("cos", form if _lead(form) > 0 else times(rational(-1), form)))
 
@@ -434,8 +380,8 @@ def sign_of(form: Form) -> int | None:
     found = constant(form)
     if found is not None:
         return direction * ((found > 0) - (found < 0))
-    found = sign_by_balls(form)
-    return None if found is None else direction * found
+    seen = sign_by_balls(form)
+    return None if seen is None else direction * seen
 
 
 def _numerator(form: Form) -> tuple[Form, int]:
@@ -458,65 +404,3 @@ def _numerator(form: Form) -> tuple[Form, int]:
             cleared.append(times({tuple(exponents.items()): q}, _raised(s, e) if e else rational(1)))
         form = plus(*cleared)
     return form, direction
-
-
-def sign_by_balls(form: Form) -> int | None:
-    for bits in PRECISIONS:
-        ball = ball_of(form, bits)
-        if ball > 0 or ball < 0:
-            return 1 if ball > 0 else -1
-    return None
-
-
-def ball_of(form: Form, bits: int):
-    """An enclosure of a form, computed with so many bits."""
-    with precision(bits):
-        stack = [s for m in form for s, _ in m]
-        while stack:  # symbols are made of earlier ones
-            top = stack[-1]
-            left = [s for s in _inside(top) if bits not in s.balls] if bits not in top.balls else []
-            if left:
-                stack.extend(left)
-                continue
-            stack.pop()
-            if bits not in top.balls:
-                top.balls[bits] = _ball_of_symbol(top, bits)
-        return _sum_of_balls(form, bits)
-
-
-def _inside(s: Symbol) -> list[Symbol]:
-    if s.kind in ("log", "cos", "sum"):
-        return [t for m in s.what for t, _ in m]
-    return [t for t, _ in s.what] if s.kind == "exp" else []
-
-
-def _ball_of_symbol(s: Symbol, bits: int):
-    from flint import arb
-
-    match s.kind:
-        case "prime":
-            return arb(s.what)
-        case "pi":
-            return arb.pi()
-        case "number":
-            return enclosure(s.what, bits)
-        case "exp":
-            return _sum_of_balls({s.what: Fraction(1)}, bits).exp()
-    inside = _sum_of_balls(s.what, bits)
-    return {"log": inside.log, "cos": inside.cos, "sum": lambda: inside}[s.kind]()
-
-
-def _sum_of_balls(form: Form, bits: int):
-    from flint import arb, fmpq
-
-    total = arb(0)
-    spend(4 * sum(1 + len(m) for m in form))
-    for monomial, q in form.items():
-        term = arb(fmpq(q.numerator, q.denominator))
-        for s, e in monomial:
-            base = s.balls[bits]
-            term *= (
-                base if e == 1 else base ** (int(e) if e.denominator == 1 else arb(fmpq(e.numerator, e.denominator)))
-            )
-        total += term
-    return total

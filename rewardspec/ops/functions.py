@@ -1,14 +1,204 @@
-"""What can be called beside definitions: operators with a `function`, and those that are no operators.
+"""Functions of single values, and all that can be called beside definitions.
 
-What a call comes to is in `lower/calls.py`.
+Adding a function is adding one declaration here. What a call comes to is in `lower/calls.py`.
 """
 
 from __future__ import annotations
 
-from rewardspec.ops import elementwise, reductions, structure  # noqa: F401  (they declare their functions)
-from rewardspec.ops.operator import FUNCTIONS, Function
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+from rewardspec.ops import forms, ranges, reductions, structure  # noqa: F401  (the last two declare functions, too)
+from rewardspec.ops import real as reals
+from rewardspec.ops.domain import interval
+from rewardspec.ops.operator import FUNCTIONS, Elementwise, Function, Undefined, declare, of_one
+from rewardspec.ops.real import Real, real, root
 
 __all__ = ["FUNCTIONS", "Function"]
+
+
+def real_function(name: str, by_float: Callable[[float], float], at_zero: int | Fraction) -> Callable[[Any], Any]:
+    """The exact rule of a transcendental function: a rational at 0 only, and nobody tries where it may be 0."""
+
+    def exact(a: Any) -> Any:
+        if isinstance(a, float):
+            return by_float(a)
+        return Fraction(at_zero) if not isinstance(a, Real) and a == 0 else real(name, a)
+
+    return exact
+
+
+declare(
+    Elementwise(
+        name="abs",
+        function=of_one("magnitude"),
+        exact=lambda a: abs(a),
+        domain=ranges.magnitude,
+        enclosure=lambda a: abs(a),
+        normal_form=forms.magnitude,
+        torch="{}.abs()",
+    )
+)
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+declare(
+    Elementwise(
+        name="sigmoid",
+        function=of_one("1 / (1 + exp(-x))"),
+        exact=real_function("sigmoid", _sigmoid, Fraction(1, 2)),
+        domain=ranges.image(_sigmoid, Fraction(0), Fraction(1)),
+        enclosure=lambda a: 1 / (1 + (-a).exp()),
+        normal_form=forms.sigmoid,
+        real=True,
+        torch="torch.sigmoid({})",
+    )
+)
+declare(
+    Elementwise(
+        name="tanh",
+        function=of_one("hyperbolic tangent"),
+        exact=real_function("tanh", math.tanh, 0),
+        domain=ranges.image(math.tanh, Fraction(-1), Fraction(1)),
+        enclosure=lambda a: a.tanh(),
+        normal_form=forms.tangent,
+        real=True,
+        torch="torch.tanh({})",
+    )
+)
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709 else inf
+
+
+declare(
+    Elementwise(
+        name="exp",
+        function=of_one("e to the power of x"),
+        exact=real_function("exp", _exp, 1),
+        domain=ranges.image(_exp, Fraction(0), inf),
+        enclosure=lambda a: a.exp(),
+        normal_form=forms.exponential,
+        real=True,
+        torch="torch.exp({})",
+    )
+)
+
+
+def _log(a: Any) -> Any:
+    if isinstance(a, float):
+        return math.log(a)
+    if a <= 0:
+        raise ValueError("log of 0 or less")
+    if isinstance(a, Real) and a.op == "**" and a.args[0] > 0:
+        return a.args[1] * _log(a.args[0])
+    return Fraction(0) if a == 1 else real("log", a)
+
+
+declare(
+    Elementwise(
+        name="log",
+        function=of_one("natural logarithm; an error at 0 or less"),
+        exact=_log,
+        domain=ranges.image(lambda x: math.log(x) if x > 0 else -inf, -inf, inf),
+        undefined=Undefined(
+            lambda a: a.lo <= 0 and not (a.lo == 0 and a.lo_open),
+            lambda graph, a: graph.compare("<=", a, graph.const(0), asked=False),
+            "the log of 0 or less",
+        ),
+        enclosure=lambda a: a.log(),
+        normal_form=forms.logarithm,
+        real=True,
+        torch="torch.log({})",
+    )
+)
+
+
+def _sqrt(a: Any) -> Any:
+    if isinstance(a, float):
+        return math.sqrt(a)
+    if a < 0:
+        raise ValueError("the root of a number below 0")
+    return root(a)
+
+
+declare(
+    Elementwise(
+        name="sqrt",
+        function=of_one("square root; an error below 0"),
+        exact=_sqrt,
+        domain=ranges.image(lambda x: math.sqrt(x) if x > 0 else 0.0, Fraction(0), inf),
+        undefined=Undefined(
+            lambda a: a.lo < 0,
+            lambda graph, a: graph.compare("<", a, graph.const(0), asked=False),
+            "the root of less than 0",
+        ),
+        enclosure=lambda a: a.sqrt(),
+        normal_form=forms.root,
+        real=True,
+        torch="torch.sqrt({})",
+    )
+)
+declare(
+    Elementwise(
+        name="cos",
+        function=of_one("cosine of an angle in radians"),
+        exact=real_function("cos", math.cos, 1),
+        domain=lambda a: interval(Fraction(-1), Fraction(1)),
+        enclosure=lambda a: a.cos(),
+        normal_form=forms.cosine,
+        real=True,
+        torch="torch.cos({})",
+    )
+)
+declare(
+    Elementwise(
+        name="floor",
+        function=of_one("the whole number at or below"),
+        exact=lambda a: Fraction(math.floor(a) if isinstance(a, Fraction | float) else reals.floor(a)),
+        domain=ranges.stepwise(math.floor),
+        torch="torch.floor({})",
+    )
+)
+
+
+def _round(a: Any) -> Fraction:
+    if isinstance(a, Fraction | float):
+        return Fraction(round(a))
+    above = a + Fraction(1, 2)
+    whole = reals.floor(above)
+    return Fraction(whole - 1 if whole % 2 and above == whole else whole)  # halves to the even one
+
+
+declare(
+    Elementwise(
+        name="round",
+        function=of_one("the nearest whole number, halves to the even one"),
+        exact=_round,
+        domain=ranges.stepwise(round),
+        torch="torch.round({})",
+    )
+)
+declare(
+    Elementwise(
+        name="sign",
+        function=of_one("-1, 0 or 1"),
+        exact=lambda a: Fraction((a > 0) - (a < 0)),
+        domain=ranges.sign,
+        torch="torch.sign({})",
+        hides_missing=True,  # the sign of NaN is 0
+    )
+)
+
+
+# Beside operators --------------------------------------------------------------------------------
 
 FUNCTIONS["clip"] = Function(("x", "low", "high"), 3, about="min(max(x, low), high)")
 FUNCTIONS["raw"] = Function(("name",), 1, about="a column as it was measured")

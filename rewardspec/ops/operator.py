@@ -203,5 +203,7 @@ def declare(operator: Operator) -> None:
 
 def withdraw(name: str) -> None:
     """Undo `declare`: for tests."""
-    for table in (OPERATORS, ELEMENTWISE, REDUCTIONS, FUNCTIONS):
-        table.pop(name, None)  # type: ignore[attr-defined]  # four tables of four types
+    OPERATORS.pop(name)
+    ELEMENTWISE.pop(name, None)
+    REDUCTIONS.pop(name, None)
+    FUNCTIONS.pop(name, None)

@@ -22,7 +22,7 @@ def _outward(x: float, towards: float) -> Bound:
     return x if math.isinf(x) else Fraction(math.nextafter(math.nextafter(x, towards), towards))
 
 
-def image(function: Callable[[float], float], lowest: Bound, highest: Bound):
+def image(function: Callable[[float], float], lowest: Bound, highest: Bound) -> Callable[[Domain], Domain]:
     """Domain rule of an increasing function with values within [lowest, highest]."""
 
     def value(x: Bound) -> float:
@@ -62,10 +62,14 @@ def quotient(a: Domain, b: Domain) -> Domain:
     if b.lo < 0 < b.hi or b.constant == 0:
         return ANY
     far, near = (b.hi, b.lo) if b.lo >= 0 else (b.lo, b.hi)
-    least = Fraction(0) if math.isinf(far) else 1 / Fraction(far)
-    most: Bound = (inf if b.lo >= 0 else -inf) if near == 0 else 1 / Fraction(near) if abs(near) < inf else Fraction(0)
-    ends = sorted((least, most))
-    return product(a, interval(*ends, lo_open=ends[0] == 0, hi_open=ends[1] == 0))
+    least: Bound = Fraction(0) if math.isinf(far) else 1 / Fraction(far)
+    most: Bound = Fraction(0)
+    if near == 0:
+        most = inf if b.lo >= 0 else -inf
+    elif not math.isinf(near):
+        most = 1 / Fraction(near)
+    low, high = (least, most) if least <= most else (most, least)
+    return product(a, interval(low, high, lo_open=low == 0, hi_open=high == 0))
 
 
 def power(a: Domain, b: Domain) -> Domain:
@@ -116,9 +120,9 @@ def equal(a: Domain, b: Domain) -> Domain:
     apart = less(a, b).constant == 1 or less(b, a).constant == 1
     if a.values is not None and b.values is not None:
         apart = apart or not set(a.values) & set(b.values)
-    elif a.values is not None or b.values is not None:
-        values, other = (a.values, b) if a.values is not None else (b.values, a)
-        apart = apart or not any(v in other for v in values)
+    else:
+        for one, other in ((a, b), (b, a)):
+            apart = apart or (one.values is not None and not any(v in other for v in one.values))
     return _always(a.constant is not None and a.constant == b.constant, apart)
 
 
@@ -138,7 +142,8 @@ def stepwise(whole: Callable[[Fraction], int]) -> Callable[[Domain], Domain]:
     """Domain rule of an increasing function to whole numbers."""
 
     def rule(a: Domain) -> Domain:
-        return interval(*(Fraction(whole(x)) if isinstance(x, Fraction) else x for x in (a.lo, a.hi)))
+        lo, hi = (Fraction(whole(x)) if isinstance(x, Fraction) else x for x in (a.lo, a.hi))
+        return interval(lo, hi)
 
     return rule
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
 from math import inf, isfinite
+from typing import Any
 from weakref import WeakValueDictionary
 
 from rewardspec.ops import exact, forms
 from rewardspec.ops.effort import spend
 from rewardspec.ops.enclosures import PRECISIONS, Made, enclosure
-from rewardspec.ops.exact import Inexact, Surd
+from rewardspec.ops.exact import Inexact, Surd, square_root
 
 
 class TooClose(Inexact):
@@ -45,60 +46,60 @@ class Real(Made):
                 return float(ball)
         return float(enclosure(self, PRECISIONS[-1]).mid())
 
-    def __add__(self, other):
+    def __add__(self, other: Operand) -> Number:
         return self if not isinstance(other, Real) and other == 0 else _sum(real("+", self, other))
 
     __radd__ = __add__
 
-    def __neg__(self):
+    def __neg__(self) -> Number:
         return self.args[0] if self.op == "neg" else real("neg", self)
 
-    def __sub__(self, other):
+    def __sub__(self, other: Operand) -> Number:
         if other is self:
             return Fraction(0)
         return self if not isinstance(other, Real) and other == 0 else _sum(real("-", self, other))
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Operand) -> Number:
         return -self if other == 0 else _sum(real("-", other, self))
 
-    def __mul__(self, other):
+    def __mul__(self, other: Operand) -> Number:
         if not isinstance(other, Real) and other in (0, 1, -1):
             return Fraction(0) if other == 0 else self if other == 1 else -self
         return real("*", self, other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Operand) -> Number:
         if other is self:
             return 1 / Fraction(abs(sign(self)))
         if sign(other) == 0:
             raise ZeroDivisionError
         return self if not isinstance(other, Real) and other == 1 else real("/", self, other)
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Operand) -> Number:
         if sign(self) == 0:
             raise ZeroDivisionError
         return Fraction(0) if other == 0 else real("/", other, self)
 
-    def __abs__(self):
+    def __abs__(self) -> Number:
         try:
             return self if sign(self) >= 0 else -self
         except TooClose:
             return real("abs", self)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return compare(self, other) == 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
 
-    def __lt__(self, other):
+    def __lt__(self, other: object) -> bool:
         return compare(self, other) < 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
 
-    def __le__(self, other):
+    def __le__(self, other: object) -> bool:
         return compare(self, other) <= 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
 
-    def __gt__(self, other):
+    def __gt__(self, other: object) -> bool:
         return compare(self, other) > 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
 
-    def __ge__(self, other):
+    def __ge__(self, other: object) -> bool:
         return compare(self, other) >= 0 if isinstance(other, Real | Surd | Fraction | int) else NotImplemented
 
 
@@ -110,7 +111,7 @@ class Unknown:
     def __repr__(self) -> str:
         return "unknown"
 
-    def _ask(self, *_):
+    def _ask(self, *_: object) -> Any:
         raise TooClose("too close to call")
 
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __abs__ = __neg__ = __hash__ = _ask
@@ -119,10 +120,11 @@ class Unknown:
 
 UNKNOWN = Unknown()
 Number = Fraction | Surd | Real
-_known: WeakValueDictionary[tuple, Real] = WeakValueDictionary()
+Operand = Fraction | Surd | Real | int
+_known: WeakValueDictionary[tuple[object, ...], Real] = WeakValueDictionary()
 
 
-def real(op: str, *args: Number) -> Real:
+def real(op: str, *args: Operand) -> Real:
     """The number that `op` makes of `args`; one object for equal ones. Nobody has checked that there is one."""
     if op in ("+", "*", "minimum", "maximum") and hash(args[1]) < hash(args[0]):
         args = args[::-1]
@@ -143,7 +145,7 @@ def _sum(value: Real) -> Number:
     return value
 
 
-def compare(a: Number, b: Number) -> int:
+def compare(a: Operand, b: Operand) -> int:
     """-1, 0 or 1 as `a` is below `b`, equal or above. Raises TooClose."""
     if a is b:
         return 0
@@ -156,7 +158,7 @@ def compare(a: Number, b: Number) -> int:
     return sign(real("-", a, b))
 
 
-def sign(value: Number) -> int:
+def sign(value: Operand) -> int:
     """-1, 0 or 1. Raises TooClose."""
     if not isinstance(value, Real):
         return exact.sign(value)
@@ -169,6 +171,16 @@ def sign(value: Number) -> int:
             if found is not None:
                 return found
     raise TooClose("too close to call")
+
+
+def root(a: Number) -> Number:
+    """The root of an exact number that is not below 0."""
+    if isinstance(a, Fraction):
+        try:
+            return square_root(a)
+        except Inexact:  # too large to take apart
+            return real("sqrt", a)
+    return real("sqrt", a) if a != 0 else Fraction(0)
 
 
 def floor(value: Number) -> int:
@@ -187,13 +199,13 @@ class Pool:
     What is too close to call to a number of the pool is UNKNOWN. None and UNKNOWN stay what they are.
     """
 
-    def __init__(self):
-        self.first: dict = {}  # what came in, to what was first
+    def __init__(self) -> None:
+        self.first: dict[Any, Any] = {}  # what came in, to what was first
         self.near: list[float] = []  # floats of all, in order, once there is a Real among them
         self.values: list[Number] = []
         self.has_reals = False
 
-    def canonical(self, value):
+    def canonical(self, value: Any) -> Any:
         if value is None or value is UNKNOWN:
             return value
         found = self.first.get(value)
@@ -201,12 +213,12 @@ class Pool:
             found = self.first[value] = self._find(value)
         return found
 
-    def known(self, value):
+    def known(self, value: Any) -> Any:
         """The same; where it is too close to call, `value` itself."""
         found = self.canonical(value)
         return value if found is UNKNOWN else found
 
-    def _find(self, value: Number):
+    def _find(self, value: Number) -> Any:
         if isinstance(value, float) or not (self.has_reals or isinstance(value, Real)):
             return value
         if not self.has_reals:

@@ -12,11 +12,11 @@ from math import inf
 from typing import Any
 
 from rewardspec.ops.domain import CONDITION, Domain, interval
-from rewardspec.ops.elementwise import greatest, least, root
+from rewardspec.ops.elementwise import greatest, least
 from rewardspec.ops.exact import Inexact, bounded
 from rewardspec.ops.operator import REDUCTIONS as REDUCTIONS
 from rewardspec.ops.operator import Function, Reduction, declare
-from rewardspec.ops.real import Real, TooClose, real
+from rewardspec.ops.real import Real, TooClose, real, root
 
 ZERO = Fraction(0)
 REDUCED_BY = ("over", "where", "by")  # keywords of every reduction
