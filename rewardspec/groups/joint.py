@@ -22,10 +22,10 @@ T = TypeVar("T")
 Weighed = list[tuple[tuple[T, ...], float]]  # combinations with their probabilities
 Joint = dict[tuple[Value, ...], float]  # values of nodes with their probabilities
 
-MOST_STATES = 4096  # of one rollout, in one part
-MOST_TRIED = 65_536  # states of columns that are looked through for those of one part
-FEW = 32  # of anything that is looked at however dear it is
-MOST_BITS = 2048  # of a denominator that sums have in common
+MOST_JOINT_STATES = 4096  # of one rollout, in one part
+MOST_COLUMN_STATES = 65_536  # states of columns that are looked through for those of one part
+FEWEST_TRIED = 32  # of anything that is looked at however dear it is
+MOST_DENOMINATOR_BITS = 2048  # of a denominator that sums have in common
 
 
 def joint_values(
@@ -46,15 +46,15 @@ def joint_values(
             return _sums(graph, terms, points, given, allowance)
     columns = [n for n in walk(nodes) if n.op == "column"]
     choices = [list(points[c].items()) for c in columns]
-    complete = prod(map(len, choices)) <= MOST_TRIED
-    rows, _ = combinations(choices, MOST_TRIED if complete else MOST_STATES)
+    complete = prod(map(len, choices)) <= MOST_COLUMN_STATES
+    rows, _ = combinations(choices, MOST_COLUMN_STATES if complete else MOST_JOINT_STATES)
     evaluators = [GroupEvaluator(node, columns, given) for node in nodes]
     found: Joint = {}
     own = allowance.part()
     for tried, (row, mass) in enumerate(rows):
-        if own.is_spent and tried >= FEW:
+        if own.is_spent and tried >= FEWEST_TRIED:
             found = {}
-            for row, mass in _drawn(choices, max(FEW, tried // 4)):
+            for row, mass in _drawn(choices, max(FEWEST_TRIED, tried // 4)):
                 _add_value(found, evaluators, row, mass)
             return found, False
         complete = _add_value(found, evaluators, row, mass) and complete
@@ -86,12 +86,12 @@ def _sums(
     if scale:  # whole numbers are added much faster
         choices = [[(int(value * scale), mass) for value, mass in values] for values in choices]
     sums: dict[Any, float] = {0 if scale else Fraction(0): 1.0}
-    most, cost = MOST_TRIED, 0.4 if scale else 4.0  # cost: of one addition
+    most, cost = MOST_COLUMN_STATES, 0.4 if scale else 4.0  # cost: of one addition
     for at, values in enumerate(choices):
-        fits = max(FEW, int(own.left / (len(choices) - at) / (cost * max(1, len(values)))))
+        fits = max(FEWEST_TRIED, int(own.left / (len(choices) - at) / (cost * max(1, len(values)))))
         if len(sums) > min(most, fits):
-            kept = random.Random(0).sample(list(sums), min(MOST_STATES, fits))
-            sums, complete, most = {value: sums[value] for value in kept}, False, MOST_STATES
+            kept = random.Random(0).sample(list(sums), min(MOST_JOINT_STATES, fits))
+            sums, complete, most = {value: sums[value] for value in kept}, False, MOST_JOINT_STATES
         grown: dict[Any, float] = {}
         pool, before = Pool(), spent()
         for a, p in sums.items():
@@ -105,8 +105,8 @@ def _sums(
         else:
             cost = max(cost, (spent() - before) / max(1, len(sums) * len(values)))
         sums = grown
-    if len(sums) > MOST_TRIED:
-        kept = random.Random(0).sample(list(sums), MOST_STATES)
+    if len(sums) > MOST_COLUMN_STATES:
+        kept = random.Random(0).sample(list(sums), MOST_JOINT_STATES)
         sums, complete = {value: sums[value] for value in kept}, False
     return {(Fraction(value, scale) if scale else value,): mass for value, mass in sums.items()}, complete
 
@@ -118,7 +118,7 @@ def _common_denominator(values: Sequence[Value]) -> int:
         if not isinstance(value, Fraction):
             return 0
         scale = lcm(scale, value.denominator)
-        if scale.bit_length() > MOST_BITS:
+        if scale.bit_length() > MOST_DENOMINATOR_BITS:
             return 0
     return scale
 

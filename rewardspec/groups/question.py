@@ -28,10 +28,10 @@ from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.spec import Spec
 
-MOST_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
-MOST_STATES = 4096  # of one rollout
-MOST_VALUES = 60_000_000  # of nodes, in all groups of one size
-FEW = 256  # rollouts that are looked at however dear they are
+MOST_TRIED_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
+MOST_ROLLOUT_STATES = 4096  # of one rollout
+MOST_NODE_VALUES = 60_000_000  # of nodes, in all groups of one size
+FEWEST_ROLLOUTS = 256  # rollouts that are looked at however dear they are
 
 
 Places = tuple[int, ...]  # rollouts of a group as places in `Question.states()`
@@ -70,12 +70,12 @@ class Question:
     program: Program
     root: Node
     step: str
-    most_tried: int = 16 * MOST_STATES
+    most_tried: int = 16 * MOST_ROLLOUT_STATES
     gaps: bool = False
 
     @classmethod
     def of(
-        cls, spec: Spec, most_tried: int = 16 * MOST_STATES, eps: Fraction = Fraction(0), gaps: bool = False
+        cls, spec: Spec, most_tried: int = 16 * MOST_ROLLOUT_STATES, eps: Fraction = Fraction(0), gaps: bool = False
     ) -> Question:
         """The question about a spec. Raises SpecError for one that comes to nothing with this eps."""
         program = spec.varied(given={**spec.declarations.given, "eps": eps}, decide=_told).program
@@ -121,19 +121,19 @@ class Question:
             rows, complete = list(product(*points)), True
         else:
             draw = random.Random(0)
-            few = min(MOST_STATES, self.most_tried // 8)
+            few = min(MOST_ROLLOUT_STATES, self.most_tried // 8)
             rows = list(zip(*(draw.choices(values, k=few) for values in points), strict=True))
             complete = False
         found_by_row = self._rollout_values(rows)
         if found_by_row is None:
-            rows, complete = random.Random(0).sample(rows, min(FEW, len(rows))), False
+            rows, complete = random.Random(0).sample(rows, min(FEWEST_ROLLOUTS, len(rows))), False
             found_by_row = [*rows]
         kept: dict[tuple[object, ...], Rollout] = {}
         for row, worth in zip(rows, found_by_row, strict=True):
             kept.setdefault(worth, row)
         found = list(kept.values())
-        if len(found) > MOST_STATES:
-            return random.Random(0).sample(found, MOST_STATES), False
+        if len(found) > MOST_ROLLOUT_STATES:
+            return random.Random(0).sample(found, MOST_ROLLOUT_STATES), False
         return found, complete
 
     def _rollout_values(self, rows: list[Rollout]) -> list[tuple[object, ...]] | None:
@@ -160,10 +160,10 @@ class Question:
                 first_of = dict(zip(reversed(of_each), reversed(rows), strict=True))
                 kinds = [tuple(row[at] for at, _ in read) for row in first_of.values()]
                 evaluate, found = GroupEvaluator(n, [c for _, c in read], {}, floats=False), []
-                for first in range(0, len(kinds), FEW):
+                for first in range(0, len(kinds), FEWEST_ROLLOUTS):
                     if allowance.is_spent:
                         return None
-                    found += evaluate(kinds[first : first + FEW], {})
+                    found += evaluate(kinds[first : first + FEWEST_ROLLOUTS], {})
                 value_of = dict(zip(first_of, found, strict=True))
                 values[n] = [value_of[kind] for kind in of_each]
         except Inexact:
@@ -199,14 +199,17 @@ class Question:
         """Groups for each of the `kinds`, a rollout as its place in `states()`, and whether these are all."""
         states, complete = self.states()
         count, kinds = comb(len(states) + size - 1, size), self.kinds
-        most = min(MOST_GROUPS, MOST_VALUES // (size * len(walk(self.nodes))))
+        most = min(MOST_TRIED_GROUPS, MOST_NODE_VALUES // (size * len(walk(self.nodes))))
         if count * len(kinds) <= most:
             rows = list(combinations_with_replacement(range(len(states)), size))
             return [rows] * len(kinds), complete and self.complete
         draw = random.Random(seed)
         places = range(len(states))
-        few = [tuple(draw.choices(draw.sample(places, min(3, len(states))), k=size)) for _ in range(MOST_GROUPS // 20)]
-        many = [tuple(draw.choices(places, k=size)) for _ in range(MOST_GROUPS // 20)]
+        few = [
+            tuple(draw.choices(draw.sample(places, min(3, len(states))), k=size))
+            for _ in range(MOST_TRIED_GROUPS // 20)
+        ]
+        many = [tuple(draw.choices(places, k=size)) for _ in range(MOST_TRIED_GROUPS // 20)]
         found: list[list[Places]] = [[] for _ in kinds]
         for row in [*few, *many]:
             found[draw.randrange(len(kinds))].append(row)

@@ -12,7 +12,7 @@ from math import comb, factorial
 from typing import TypeVar
 
 from rewardspec.groups.batch import over_batch
-from rewardspec.groups.joint import FEW, MOST_STATES, combinations, joint_values
+from rewardspec.groups.joint import FEWEST_TRIED, MOST_JOINT_STATES, combinations, joint_values
 from rewardspec.groups.parts import connected
 from rewardspec.groups.points import EVENLY, Point, PolicyModel, column_points, users_of
 from rewardspec.ir.exact import Value
@@ -85,8 +85,8 @@ def find_states(
         complete = complete and all_cases
         blocks.append((members, values))
     order = [n for members, _ in blocks for n in members]
-    joint, all_cases = combinations([list(values.items()) for _, values in blocks], MOST_STATES)
-    groups, all_groups = combinations([list(values.items()) for values in coarse.values()], MOST_STATES)
+    joint, all_cases = combinations([list(values.items()) for _, values in blocks], MOST_JOINT_STATES)
+    groups, all_groups = combinations([list(values.items()) for values in coarse.values()], MOST_JOINT_STATES)
     place = [order.index(n) for n in start]
     rollouts: dict[tuple[Value, ...], float] = {}
     for parts, mass in joint:
@@ -116,10 +116,10 @@ def asked_of_groups(
     found: list[tuple[Answer, float]] = []
     own = allowance.part()
     for members, group, mass in states.each_group(size, most, seed):
-        if own.is_spent and len(found) >= FEW:
+        if own.is_spent and len(found) >= FEWEST_TRIED:
             if states.count(size) > most:  # they were drawn
                 return [(value, mass * most / len(found)) for value, mass in found], False
-            few = states.each_group(size, max(FEW // 2, len(found) // 4), seed)
+            few = states.each_group(size, max(FEWEST_TRIED // 2, len(found) // 4), seed)
             return [(ask(members, group), mass) for members, group, mass in few], False
         found.append((ask(members, group), mass))
     return found, states.count(size) <= most

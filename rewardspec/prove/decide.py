@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from rewardspec.groups.moments import Moment
-from rewardspec.groups.question import MOST_GROUPS, Group, Question
+from rewardspec.groups.question import MOST_TRIED_GROUPS, Group, Question
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.node import Node
 from rewardspec.ops.real import UNKNOWN, Number, Unknown
@@ -56,6 +56,6 @@ class Decider:
 
     def _evaluator(self, node: Node, moment: Moment) -> GroupEvaluator:
         key = (node, *moment.items())
-        if key not in self.evaluators or len(self.evaluators[key].known) > MOST_GROUPS:
+        if key not in self.evaluators or len(self.evaluators[key].known) > MOST_TRIED_GROUPS:
             self.evaluators[key] = GroupEvaluator(node, list(self.question.fine), moment)
         return self.evaluators[key]

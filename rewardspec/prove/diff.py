@@ -22,9 +22,9 @@ from rewardspec.prove.changes import Change, changes
 from rewardspec.prove.schedule import needs
 from rewardspec.spec import Spec
 
-MOST_GROUPS = 2000  # of one size
-MOST_WORK = 1_500_000  # values found exactly, in all groups of one size at all moments
-MOST_DRAWN = 300_000  # values found exactly in groups that are drawn, which prove nothing
+MOST_COMPARED_GROUPS = 2000  # of one size
+MOST_COMPARED_VALUES = 1_500_000  # values found exactly, in all groups of one size at all moments
+MOST_DRAWN_VALUES = 300_000  # values found exactly in groups that are drawn, which prove nothing
 
 Row = tuple[dict[str, float | None], float, float]  # a rollout's columns, its advantage before and after
 Points = dict[str, list[Point]]  # columns, by name
@@ -185,12 +185,14 @@ def _groups(
         for name, points in question.coarse.items():
             coarse[name] = list(dict.fromkeys([*coarse.get(name, []), *points]))
     states = prod(map(len, columns.values()))
-    if comb(states + size - 1, size) * prod(map(len, coarse.values())) <= min(MOST_GROUPS, MOST_WORK // work):
+    if comb(states + size - 1, size) * prod(map(len, coarse.values())) <= min(
+        MOST_COMPARED_GROUPS, MOST_COMPARED_VALUES // work
+    ):
         rows = list(product(*columns.values()))
         kinds = [dict(zip(coarse, values, strict=True)) for values in product(*coarse.values())]
         return [(m, kind) for kind in kinds for m in combinations_with_replacement(rows, size)], True
     draw = random.Random(0)
-    most = min(MOST_GROUPS, max(MOST_DRAWN // work, 1))
+    most = min(MOST_COMPARED_GROUPS, max(MOST_DRAWN_VALUES // work, 1))
     drawn = []
     for _ in range(most):
         members = tuple(tuple(draw.choice(points) for points in columns.values()) for _ in range(size))

@@ -14,7 +14,7 @@ from rewardspec.prove.changes import Change, changes
 from rewardspec.prove.replay import Log, by_step, read_log
 from rewardspec.spec import Spec
 
-SAME = 1e-5  # of advantages on a log, which are computed in float32
+SAME_ADVANTAGE = 1e-5  # of advantages on a log, which are computed in float32
 
 Row = tuple[dict[str, object], float, float]  # a rollout's columns, its advantage before and after
 
@@ -76,7 +76,7 @@ def difference_on_log(
     """
     logs = [read_log(path, spec, group_by, prefix) for spec in (before, after)]
     a, b = (advantages_on(spec, log, total_steps) for spec, log in zip((before, after), logs, strict=True))
-    close = SAME * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
+    close = SAME_ADVANTAGE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
     changed = np.abs(a - b) > close
     rows_of: dict[Hashable, list[int]] = {}
     for i, group in enumerate(logs[0].groups):

@@ -19,11 +19,11 @@ from rewardspec.ops.effort import Allowance
 from rewardspec.ops.real import UNKNOWN, Number, Pool, Real, TooClose, Unknown
 
 MOST_SUMS = 3_000_000  # vectors kept at once
-MOST_VALUES = 5_000_000  # sums of two values that are looked up
-MOST_REALS = 50_000  # of them where they are no sums of roots
+MOST_VALUE_SUMS = 5_000_000  # sums of two values that are looked up
+MOST_REAL_SUMS = 50_000  # of them where they are no sums of roots
 MOST_PAIRINGS = 200_000_000  # ways to pair rollouts that are tried for one sum of parts
-_AT_ONCE = 2_000_000  # of them worked on at once
-_ROWS = 400_000  # pairs of vectors to begin with
+PAIRINGS_AT_ONCE = 2_000_000  # of them worked on at once
+_PAIRS_AT_FIRST = 400_000  # pairs of vectors to begin with
 
 Exact = Number | None  # a value of a rollout, None where it is missing
 
@@ -75,7 +75,7 @@ def add(
     progress: called with the number of sums known so far. Raises TooMany.
     """
     slow = any(isinstance(v, Real) for v in (*a.values, *b.values))
-    if len(a.values) * len(b.values) > (MOST_REALS if slow else MOST_VALUES):
+    if len(a.values) * len(b.values) > (MOST_REAL_SUMS if slow else MOST_VALUE_SUMS):
         raise TooMany
     sums: dict[Exact, int] = {}
     pool = Pool()
@@ -91,7 +91,7 @@ def add(
     within_b = logs[counts].sum(1)
     known: tuple[np.ndarray, np.ndarray] | None = None
     tried, unsure = 0, a.unsure + b.unsure
-    for some, multisets in _pieces(len(a), len(b), max(1, _ROWS // (len(b) * 4))):
+    for some, multisets in _pieces(len(a), len(b), max(1, _PAIRS_AT_FIRST // (len(b) * 4))):
         for r, v, chosen in _pairings(a.rows, counts, some, multisets):
             tried += len(r)
             chosen = members[v[:, None], chosen]
@@ -145,7 +145,7 @@ def _pieces(rows: int, multisets: int, step: int) -> Iterator[tuple[range, range
 def _pairings(rows: np.ndarray, counts: np.ndarray, of_rows: range, of_counts: range) -> Iterator[Pairings]:
     """Every way to pair the sorted `rows` [M, G] with the multisets `counts` [V, L], equal rollouts not told apart.
 
-    Yields [K], [K], [K, G], some at a time. What grows beyond `_AT_ONCE` is begun again in halves, so memory is
+    Yields [K], [K], [K, G], some at a time. What grows beyond `PAIRINGS_AT_ONCE` is begun again in halves, so memory is
     bounded. Raises TooMany where one row and one multiset grow beyond it.
     """
     found = _paired(rows[of_rows.start : of_rows.stop], counts[of_counts.start : of_counts.stop])
@@ -183,7 +183,7 @@ def _paired(rows: np.ndarray, counts: np.ndarray) -> Pairings | None:
             allowed &= ~run[:, None] | (members >= last[:, None])
         ends = rows[r, at] == rows[r, -1]
         allowed[ends] &= members == np.argmax(left[ends] > 0, axis=1)[:, None]
-        if np.count_nonzero(allowed) > _AT_ONCE:
+        if np.count_nonzero(allowed) > PAIRINGS_AT_ONCE:
             return None
         k, j = np.nonzero(allowed)
         r, v, left, chosen = r[k], v[k], left[k], chosen[k]

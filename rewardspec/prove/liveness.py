@@ -21,7 +21,7 @@ from rewardspec.prove.growth import Vectors
 
 Given = Mapping[str, Fraction]  # `step`, `total_steps` and `progress`
 
-MOST_GROUPS = 2000  # of one part, whose covariances are found in floats
+MOST_MEASURED_GROUPS = 2000  # of one part, whose covariances are found in floats
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _covariances(
         rows = [floats[row] for row in rollouts]
         return [[0.0 if v is None else v for v in e(rows, group)] for e in evaluators]
 
-    groups, _ = asked_of_groups(states, ask, size, MOST_GROUPS, seed, allowance)
+    groups, _ = asked_of_groups(states, ask, size, MOST_MEASURED_GROUPS, seed, allowance)
     for found, mass in groups:
         rows = np.array(found, dtype=float)
         means += mass * rows.mean(1)

@@ -22,10 +22,10 @@ from rewardspec.ops.real import UNKNOWN, Pool, TooClose
 
 Given = Mapping[str, Fraction]  # `step`, `total_steps` and `progress`
 
-MOST_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
-MOST_REALS = 20_000  # rollouts in them, where values are no sums of roots and take longer
+MOST_COUNTED_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
+MOST_REAL_ROLLOUTS = 20_000  # rollouts in them, where values are no sums of roots and take longer
 NOT_ROOTS = ("sigmoid", "tanh", "exp", "log", "cos", "sqrt", "**")
-MOST_SETS = 12  # of reward vectors that kinds of groups have, whose overlaps are counted
+MOST_KINDS = 12  # of reward vectors that kinds of groups have, whose overlaps are counted
 
 
 def count_reward_groups(program: Program, size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
@@ -55,7 +55,7 @@ def count_reward_groups(program: Program, size: int, given: Given, allowance: Al
 
 def most_groups(nodes: Sequence[Node], size: int) -> int:
     """How many groups are tried, given what their values are computed by."""
-    return MOST_REALS // size if any(n.op in NOT_ROOTS for n in walk(nodes)) else MOST_GROUPS
+    return MOST_REAL_ROLLOUTS // size if any(n.op in NOT_ROOTS for n in walk(nodes)) else MOST_COUNTED_GROUPS
 
 
 def _is_coarse_column(node: Node) -> bool:
@@ -89,7 +89,7 @@ def _of_kinds(program: Program, shaped: list[Node], size: int, given: Given, all
         for group, _ in states.groups
     }
     kinds = [kind for kind in sets if not any(kind < other for other in sets)]
-    if len(kinds) > MOST_SETS:
+    if len(kinds) > MOST_KINDS:
         return max(comb(len(kind) + size - 1, size) for kind in kinds), False
     total = 0
     for n in range(1, len(kinds) + 1):

@@ -14,8 +14,8 @@ from rewardspec.prove.decide import BROKEN, Decider
 from rewardspec.prove.screen import Screen
 
 ROUNDS = 12
-BEST = 60  # groups that each round goes on from
-MOVES = 8  # of each of them
+KEPT_GROUPS = 60  # groups that each round goes on from
+MOVES_OF_EACH = 8  # of each of them
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ def search(
     draw = random.Random(seed + size)
     nodes, guarantee = list(decider.question.fine), decider.question.program.guarantees[name]
     moving = [i for i, n in enumerate(nodes) if n.domain.values is None]
-    pool, reach, tried = sorted(nearest, key=lambda pair: pair[0])[:BEST], 0.5, 0
+    pool, reach, tried = sorted(nearest, key=lambda pair: pair[0])[:KEPT_GROUPS], 0.5, 0
     for _ in range(ROUNDS if moving else 0):
         fresh = []
         for _, group in pool:
-            for _ in range(MOVES):
+            for _ in range(MOVES_OF_EACH):
                 moved = [list(rollout) for rollout in group.rollouts]
                 for rollout in draw.sample(moved, draw.randint(1, min(3, size))):
                     at = draw.choice(moving)
@@ -52,7 +52,7 @@ def search(
             best = min(range(len(margins)), key=margins.__getitem__)
             if margins[best] < 0 and decider.decide(guarantee, fresh[best]) == BROKEN:
                 return Found(_plainer(decider, name, fresh[best]), tried)
-        pool = sorted([*pool, *zip(margins, fresh, strict=True)], key=lambda pair: pair[0])[:BEST]
+        pool = sorted([*pool, *zip(margins, fresh, strict=True)], key=lambda pair: pair[0])[:KEPT_GROUPS]
         reach *= 0.7
     return Found(None, tried)
 

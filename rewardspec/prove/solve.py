@@ -11,8 +11,10 @@ from rewardspec.prove.verify import NOT_REFUTED, PROVED, verify
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Number
 
-FIRST = tuple(Fraction(x) for x in ("0", "1/1000", "1/100", "1/10", "1/4", "1/2", "1", "2", "5", "10", "100", "10000"))
-MOST = 2**20  # the largest weight that is looked at
+FIRST_WEIGHTS = tuple(
+    Fraction(x) for x in ("0", "1/1000", "1/100", "1/10", "1/4", "1/2", "1", "2", "5", "10", "100", "10000")
+)
+LARGEST_WEIGHT = 2**20  # the largest weight that is looked at
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def solve_weight(
             proved = proved and (bool(known[weight]) or all(v.status == PROVED for v in verdicts))
         return known[weight]
 
-    marks = [*FIRST, Fraction(MOST)]
+    marks = [*FIRST_WEIGHTS, Fraction(LARGEST_WEIGHT)]
     found: list[tuple[End, End]] = []
     first = None if broken(marks[0]) else End(0.0, True)
     for low, high in pairwise(marks):

@@ -20,12 +20,12 @@ from rewardspec.ops.effort import Allowance
 from rewardspec.prove.counterexample import Counterexample, counterexample
 from rewardspec.prove.decide import BROKEN, ENDS, UNSURE, Decider
 from rewardspec.prove.screen import Screen
-from rewardspec.prove.search import BEST, search
+from rewardspec.prove.search import KEPT_GROUPS, search
 from rewardspec.spec import Spec
 
-FEWEST_EXACT = 100  # groups that are decided however dear they are
-MOST_EXACT = 4_000_000  # values of nodes that exact arithmetic finds for one guarantee
-AT_ONCE = 200_000  # rollouts that are screened together
+FEWEST_EXACT_GROUPS = 100  # groups that are decided however dear they are
+MOST_EXACT_VALUES = 4_000_000  # values of nodes that exact arithmetic finds for one guarantee
+ROLLOUTS_AT_ONCE = 200_000  # rollouts that are screened together
 
 PROVED, REFUTED, NOT_REFUTED, UNDECIDED = "proved", "refuted", "not refuted", "undecided"
 BROKEN_OFF = "broken off"
@@ -166,7 +166,7 @@ class Prover:
         suspects: dict[str, list[tuple[Places, Kind]]] = {name: [] for name in names}
         nearest: dict[str, list[tuple[float, Group]]] = {name: [] for name in names}
         whole, done = sum(map(len, places)), 0
-        step = max(1, AT_ONCE // size)
+        step = max(1, ROLLOUTS_AT_ONCE // size)
         for kind, rows in zip(self.question.kinds, places, strict=True):
             for at in range(0, len(rows), step):
                 some = rows[at : at + step]
@@ -175,7 +175,7 @@ class Prover:
                     answers[name].tried += len(some)
                     suspects[name] += [(row, kind) for row, kept in zip(some, found.kept, strict=True) if not kept]
                     if found.margins is not None:
-                        order = sorted(range(len(some)), key=found.margins.__getitem__)[:BEST]
+                        order = sorted(range(len(some)), key=found.margins.__getitem__)[:KEPT_GROUPS]
                         nearest[name] += [(found.margins[i], self._group(some[i], kind)) for i in order]
                 done += len(some)
                 self.progress(size, done, whole)
@@ -201,10 +201,10 @@ class Prover:
     ) -> Iterator[int]:
         """Decide exactly what floats left open, up to the first group that breaks it; yields after each."""
         guarantee = self.question.program.guarantees[name]
-        most = max(FEWEST_EXACT, MOST_EXACT // (size * len(walk([guarantee]))))
+        most = max(FEWEST_EXACT_GROUPS, MOST_EXACT_VALUES // (size * len(walk([guarantee]))))
         answer.all &= len(suspects) <= most
         for tried, (row, kind) in enumerate(suspects[:most]):
-            if allowance.is_spent and tried >= FEWEST_EXACT:
+            if allowance.is_spent and tried >= FEWEST_EXACT_GROUPS:
                 answer.all = False
                 return
             group = self._group(row, kind)

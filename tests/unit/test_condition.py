@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import rewardspec
 from rewardspec.resources import resource
+from rewardspec.reward_tokens import RewardTokens
 from rewardspec.scoring.label import label
 
 RC_GRPO = resource("specs/rc_grpo/rc_grpo.yaml")
@@ -275,6 +276,12 @@ def test_label_command_misused(tmp_path):
         assert message in done.stderr
         assert "Traceback" not in done.stderr
     assert trajectories.read_text() == "oops\n"
+
+
+def test_fingerprints_remember_reward_tokens_as_they_always_did():
+    tokens = RewardTokens({"high": "<h>", "low": "<l>"}, {"high": 0.5, "low": 0.5}, "{prompt} {token}")
+    said = "tokens={'high': '<h>', 'low': '<l>'}, prior={'high': 0.5, 'low': 0.5}, template='{prompt} {token}'"
+    assert str(tokens) == f"Condition({said})"
 
 
 def test_condition_is_part_of_the_fingerprint():

@@ -62,7 +62,7 @@ def test_diff_says_how_many_groups_it_looked_at():
     before = effort.spent()
     found = diff.difference(curves(), curves(2), [2])
     drawn = next(reason for reason in found.left_out if "were drawn" in reason)
-    assert int(drawn.split()[0]) < diff.MOST_DRAWN // 1000
+    assert int(drawn.split()[0]) < diff.MOST_DRAWN_VALUES // 1000
     assert effort.spent() - before < 50 * SOME
 
 

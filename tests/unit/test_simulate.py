@@ -5,7 +5,7 @@ from reference import formulas as reference
 
 import rewardspec
 from rewardspec.prove import growth
-from rewardspec.prove.simulate import count_groups
+from rewardspec.prove.simulate import count_groups, simulate
 
 TWO_REWARDS = {  # group sizes 2..8
     "grpo": [2, 4, 7, 11, 16, 22, 29],
@@ -129,14 +129,14 @@ advantage: gdpo
 def test_pairings_begun_again_in_halves_are_all_there(monkeypatch):
     program = rewardspec.loads(GRADED).program
     whole = count_groups(program, "graded", 5)
-    monkeypatch.setattr(growth, "_AT_ONCE", 64)
+    monkeypatch.setattr(growth, "PAIRINGS_AT_ONCE", 64)
     halved = count_groups(program, "graded", 5)
     assert (halved.advantage_groups, halved.exact) == (whole.advantage_groups, True)
     assert halved.signal.groups_without_signal == pytest.approx(whole.signal.groups_without_signal)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", ["MOST_PAIRINGS", "MOST_VALUES", "MOST_SUMS", "_AT_ONCE"])
+@pytest.mark.parametrize("limit", ["MOST_PAIRINGS", "MOST_VALUE_SUMS", "MOST_SUMS", "PAIRINGS_AT_ONCE"])
 def test_what_grows_beyond_a_limit_is_counted_from_below(monkeypatch, limit):
     program = rewardspec.loads(GRADED).program
     whole = count_groups(program, "graded", 5)
@@ -198,3 +198,17 @@ advantage: a * cos(2) - b * (2 * cos(1) * cos(1) - 1)
 """
     count = count_groups(rewardspec.loads(text).program, "", 1)
     assert not count.exact and count.advantage_groups <= 3  # 0, cos 2 and -cos 2
+
+
+def test_simulate_takes_rates_and_a_step_of_a_spec():
+    """A right answer with probability p: a group of 2 is dead when both are right or both wrong."""
+    spec = rewardspec.loads(
+        "rewardspec: 1\nname: s\ncomponents: {a: {values: [0, 1], weight: progress}}\nadvantage: grpo\n"
+    )
+    found = simulate(spec, 2, rates={"a": 0.3}, step=50, total_steps=100)
+    assert (found.spec, found.exact, found.reward_groups, found.advantage_groups) == ("s", True, 3, 2)
+    assert found.signal.groups_without_signal == pytest.approx(0.3**2 + 0.7**2)
+    assert repr(found) == "<Simulation of 's', groups of 2: 3 reward groups, 2 advantage groups>"
+    assert simulate(spec, 2, total_steps=100).signal.groups_without_signal == 1  # at step 0 the weight is 0
+    with pytest.raises(ValueError, match="no column or component"):
+        simulate(spec, 2, rates={"b": 0.3})

@@ -426,3 +426,14 @@ guarantees:
     assert found["no group of two"].status == "refuted"
     assert None not in found["no group of two"].counterexample.advantages
     assert found["whole"].status == "proved"
+
+
+def test_verdicts_say_in_a_line_what_is_known():
+    text = "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1]}}\nadvantage: grpo\n"
+    spec = rewardspec.loads(text + "guarantees: {kept: within(9), order: right_above_wrong(a)}\n")
+    kept, order = verify(spec, [2])
+    assert kept.proved and not kept.refuted and repr(kept) == "<Verdict 'kept': proved>"
+    assert order.refuted and repr(order) == "<Verdict 'order': refuted by a group of 2>"
+    assert repr(order.counterexample).startswith("<Counterexample: 2 rollouts, a=[")
+    with pytest.raises(AttributeError):
+        kept.status = "refuted"
