@@ -89,12 +89,6 @@ class Spec:
         return _read_again, (self.source.text, self.source.name, self.made)
 
     @property
-    def document(self):
-        from rewardspec.language.old import document
-
-        return document(self.source)
-
-    @property
     def name(self) -> str:
         """What the spec calls itself, or its file, as it can be printed."""
         return shown(self.declarations.title or Path(self.source.name).stem)

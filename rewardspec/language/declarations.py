@@ -155,12 +155,3 @@ class Declarations:
     dialect: str | None = None
     given: Mapping[str, Fraction] = field(default_factory=dict)  # `step` and the like, where they are known already
     damaged: frozenset[str] = frozenset()  # names whose declaration is wrong: no more is said of them
-
-    @property
-    def root(self):  # type: ignore[no-untyped-def]  # for findings that still read it
-        from rewardspec.language.old import root
-
-        return root(self.source)
-
-
-ComponentDeclaration = Component  # for findings that still name it so

@@ -1,1 +1,14 @@
-"""What a spec does wrong though it is well-formed: one function a finding, its docstring the page that explains it."""
+"""Findings: what is likely to be wrong with a spec that can be computed.
+
+    found = findings(spec, Run(sizes=[8]))
+    for diagnostic in found.warnings: ...
+
+A finding is one file of `rules/`, which is also the page that `rewardspec explain CODE` shows.
+"""
+
+from rewardspec.lint.check import Findings, findings
+from rewardspec.lint.facts import Run
+from rewardspec.lint.pages import codes, page
+from rewardspec.lint.registry import Finding, registered
+
+__all__ = ["Finding", "Findings", "Run", "codes", "findings", "page", "registered"]

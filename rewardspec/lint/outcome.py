@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -10,7 +9,10 @@ from fractions import Fraction
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import TooLarge, walk
 from rewardspec.language.declarations import Declarations
-from rewardspec.lower.lower import Lowering, Program
+from rewardspec.lint.expressions import names_of, parts
+from rewardspec.lint.words import words_of
+from rewardspec.lower.lower import Lowering
+from rewardspec.lower.program import Program
 from rewardspec.lower.values import Skip
 from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
@@ -132,7 +134,7 @@ def _calls(expr: Expr) -> Iterator[Call]:
             yield part
 
 
-def named_outcome(declared: Declarations, program: Program, gating: dict[str, bool]) -> Outcome | None:
+def named_outcome(declared: Declarations, program: Program, gating: set[str]) -> Outcome | None:
     """The component of two values that is called an outcome, or that gates others (`gating`). None where two could
     be meant, and where the names are those of a rubric's criteria.
     """
@@ -145,9 +147,7 @@ def named_outcome(declared: Declarations, program: Program, gating: dict[str, bo
     return _outcome(declared, program, read(Source("outcome", text), Report()), "name")
 
 
-def most_like_an_outcome(
-    declared: Declarations, program: Program, names: list[str], gating: dict[str, bool]
-) -> str | None:
+def most_like_an_outcome(declared: Declarations, program: Program, names: list[str], gating: set[str]) -> str | None:
     """The name that says most plainly that an answer is right; None where several do, or none."""
     weights = {c.name: c.weight for c in program.components}
     ranks: dict[tuple, list[str]] = {}
@@ -156,10 +156,10 @@ def most_like_an_outcome(
         if words & _NOT_RIGHT or declared.components[name].when is not None or weights[name].domain.lo < 0:
             continue
         plain = next((i for i, right in enumerate(_RIGHT) if words & right), len(_RIGHT))
-        if plain < len(_RIGHT) and not gating.get(name) and _is_criterion(declared, name):
+        if plain < len(_RIGHT) and name not in gating and _is_criterion(declared, name):
             continue
-        if gating.get(name) or plain < len(_RIGHT):
-            ranks.setdefault((plain == len(_RIGHT), not gating.get(name), plain, len(words)), []).append(name)
+        if name in gating or plain < len(_RIGHT):
+            ranks.setdefault((plain == len(_RIGHT), name not in gating, plain, len(words)), []).append(name)
     best = ranks[min(ranks)] if ranks else []
     return best[0] if len(best) == 1 else None
 
@@ -228,41 +228,3 @@ def _is_top(expr: Expr, component: str, top: Fraction) -> bool:
             value = getattr(limit, "value", None)
             return value is not None and (expr.operator != "==" or value == top)
     return False
-
-
-def words_of(name: str) -> set[str]:
-    """The words that a name is made of: of `mathCorrect_2`, math and correct."""
-    return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()))
-
-
-def names_of(declared: Declarations, expr: Expr) -> set[str]:
-    """Names of an expression, those of definitions replaced by what they stand for."""
-    found: set[str] = set()
-    queue, seen = [expr], set()
-    while queue:
-        for part in parts(queue.pop()):
-            if not isinstance(part, Name) or part.text in seen:
-                continue
-            seen.add(part.text)
-            definition = declared.values.get(part.text)
-            if definition is not None and definition.body is not None:
-                queue.append(definition.body)
-            else:
-                found.add(part.text)
-    return found
-
-
-def parts(expr: Expr) -> Iterator[Expr]:
-    """An expression and all expressions in it."""
-    yield expr
-    match expr:
-        case Call():
-            inner = [*expr.arguments, *(value for _, value in expr.keywords)]
-        case Operation():
-            inner = list(expr.operands)
-        case If():
-            inner = [expr.condition, expr.then, expr.otherwise]
-        case _:
-            inner = []
-    for part in inner:
-        yield from parts(part)

@@ -17,12 +17,14 @@ from test_cases import CASE
 
 import rewardspec
 from rewardspec.groups.rates import read_rates
-from rewardspec.lint.errors import OF_ALLOW
-from rewardspec.lint.finding import MOST_TRIED, OF_SPEC, Facts, Run, codes, find, findings, look, page
+from rewardspec.lint import Run, codes, findings, page, registered
+from rewardspec.lint.facts import MOST_TRIED, Facts
+from rewardspec.lint.pages import PAGES
 from rewardspec.spec import check
 from rewardspec.text.source import Source
 
 FOLDER = Path(__file__).parent / "findings"
+OF_ALLOW = [code for code, page in PAGES.items() if not page.is_error]
 
 
 def diagnosed(text, options):
@@ -34,8 +36,8 @@ def diagnosed(text, options):
     steps = int(options["--total-steps"]) if "--total-steps" in options else None
     if spec is None:
         return report.sorted()
-    found, notes = look(spec, Run(rates, sizes, steps))
-    return [*report.sorted(), *found, *notes]
+    found = findings(spec, Run(rates, sizes, steps))
+    return [*report.sorted(), *found.warnings, *found.notes]
 
 
 def said(text):
@@ -55,7 +57,7 @@ def test_case(path, spec, expected, agrees):
 
 
 def test_every_finding_has_cases_that_draw_it_and_cases_that_do_not():
-    for code in [*findings(), *OF_ALLOW]:
+    for code in [*registered(), *OF_ALLOW]:
         text = (FOLDER / f"{code}.md").read_text(encoding="utf-8")
         drawn = [f"[{code}]" in match["said"] for match in CASE.finditer(text)]
         assert any(drawn), code
@@ -76,7 +78,9 @@ def test_what_no_component_can_allow_is_found_in_what_is_the_specs():
         for match in CASE.finditer(path.read_text(encoding="utf-8")):
             for found in re.finditer(r"^warning\[(.+)\]: .*\n *--> spec.yaml:(\d+):", match["said"], re.M):
                 lines.setdefault(found[1], set()).add(match["spec"].split("\n")[int(found[2]) - 1].split(":")[0])
-    assert {code for code in lines if lines[code] <= {"advantage", "keep"}} - MORE_THAN_ADVANTAGES == OF_SPEC
+    assert {code for code in lines if lines[code] <= {"advantage", "keep"}} - MORE_THAN_ADVANTAGES == {
+        one.code for one in registered().values() if one.of_spec
+    }
 
 
 MORE_THAN_ADVANTAGES = {"by-splits-group", "normalised-twice", "spread-always-zero", "tiny-divisor"}  # any expression
@@ -285,7 +289,7 @@ def test_no_false_claim(seed):
     for _ in range(MANY):
         text, parts, scheme = random_spec(draw)
         spec = rewardspec.loads(text)
-        found = find(spec)
+        found = findings(spec).warnings
         rng = np.random.default_rng(draw.randrange(2**32))
         groups = np.repeat(np.arange(60), rng.integers(2, 6, 60))
         columns = {name: rng.choice(np.array(values, dtype=float), len(groups)) for name, values, *_ in parts}
@@ -382,7 +386,7 @@ def test_no_false_claim_of_what_moves(seed):
         spec, _ = check(Source("spec.yaml", text))
         if spec is None:
             continue
-        said = find(spec)
+        said = findings(spec).warnings
         if not said:
             continue
         columns, ids = all_groups(parts)
@@ -476,7 +480,9 @@ def test_merged_groups_are_those_that_are_counted_one_by_one(seed):
         f"  {name}: {{values: [0, 1], weight: {weight}{', when: a >= 1' * is_gated}}}\n"
         for name, weight, is_gated in zip(names, weights, gated, strict=True)
     )
-    found = [d.message for d in find(rewardspec.loads(text + f"advantage: {scheme}\n")) if "merges" in d.code]
+    found = [
+        d.message for d in findings(rewardspec.loads(text + f"advantage: {scheme}\n")).warnings if "merges" in d.code
+    ]
     parts = [(name, [0, 1], None, 1.0, is_gated) for name, is_gated in zip(names, gated, strict=True)]
     if scheme == "decoupled":
         assert not found, text
@@ -505,7 +511,7 @@ FEW_VALUES = 1000
 def test_share_of_dead_groups_is_that_of_all_groups_tried_one_by_one(seed, most, monkeypatch):
     """Or less, said as "at least", where few groups can be looked at."""
     if most is not None:
-        monkeypatch.setattr("rewardspec.lint.groups.MOST_VALUES", most)
+        monkeypatch.setattr("rewardspec.lint.rules.dead_groups.MOST_VALUES", most)
     draw = random.Random(seed)
     gate = draw.random() < 0.5
     parts = [
@@ -524,7 +530,9 @@ def test_share_of_dead_groups_is_that_of_all_groups_tried_one_by_one(seed, most,
         for name, _, _, weight, is_gated in parts
     )
     text = f"rewardspec: 1\ncomponents: {{{components}}}\nadvantage: {scheme}\n"
-    found = find(rewardspec.loads(text), Run({name: Fraction(str(p)) for name, p in rates.items()}, [size]))
+    found = findings(
+        rewardspec.loads(text), Run({name: Fraction(str(p)) for name, p in rates.items()}, [size])
+    ).warnings
     said = [d.message for d in found if d.code == "dead-groups"]
     shares = [int(re.search(r"(\d+)%", message)[1]) for message in said]
     if any("at least" in message for message in said):
@@ -553,9 +561,9 @@ def test_schedules_out_of_reach_are_those_that_the_compiled_weights_show(seed):
     spec = rewardspec.loads(text)
     fn = rewardspec.compile(spec)
     seen = [fn({"a": [0, 1], "b": [0, 1]}, groups=2, step=step, total_steps=steps).weights for step in range(steps + 1)]
-    found = [d.message for d in find(spec, Run(total_steps=steps)) if d.code == "schedule-out-of-reach"]
+    found = [d.message for d in findings(spec, Run(total_steps=steps)).warnings if d.code == "schedule-out-of-reach"]
     assert any("ramp" in message for message in found) == (float(seen[-1]["a"]) > 2), text
-    never_moves = any(d.code == "schedule-never-moves" and "`b`" in d.message for d in find(spec))
+    never_moves = any(d.code == "schedule-never-moves" and "`b`" in d.message for d in findings(spec).warnings)
     assert (any("`step`" in m for m in found) or never_moves) == (len({float(w["b"]) for w in seen}) == 1), text
 
 
@@ -587,7 +595,7 @@ def test_divisor_is_tiny_where_a_group_shows_it(above, below):
         f"advantage: ({above}) / ({below})\nnumerics: {{eps: 1e-5}}\n"
     )
     spec = rewardspec.loads(text)
-    said = any(d.code == "tiny-divisor" for d in find(spec))
+    said = any(d.code == "tiny-divisor" for d in findings(spec).warnings)
     groups = list(product(product([0, 0.5, 1], [0, 1]), repeat=3))
     columns = {"a": [a for g in groups for a, _ in g], "b": [b for g in groups for _, b in g]}
     assert said == bool((rewardspec.compile(spec)(columns, groups=3).advantages.abs() >= 100).any())
@@ -603,7 +611,7 @@ def test_eps_outweighs_a_spread_where_the_least_is_below_it(scheme, eps):
     )
     least = 0.5 / 3**0.5  # one of three differs by one half, in `a` or in the sum
     normalises = scheme != "rloo"
-    assert any(d.code == "eps-outweighs-spread" for d in find(spec)) == (normalises and least < eps)
+    assert any(d.code == "eps-outweighs-spread" for d in findings(spec).warnings) == (normalises and least < eps)
 
 
 WHOLE = [
@@ -639,7 +647,7 @@ def test_advantage_is_undefined_where_the_compiled_function_raises(advantage, ke
             fn(columns, groups=size)
         except fn.RolloutError:
             raised = True
-    assert any(d.code == "advantage-undefined" for d in find(spec)) == raised
+    assert any(d.code == "advantage-undefined" for d in findings(spec).warnings) == raised
 
 
 LENGTHS = ["min(tokens / 4000, 1)", "tokens <= 4000", "ramp(tokens, 3000, 4000)", "ramp(tokens, 100, 104)", "-tokens"]
@@ -654,7 +662,7 @@ def test_one_unit_decides_where_two_lengths_next_to_each_other_show_it(length, s
         f'components: {{length: "{length}"}}\nadvantage: {scheme}\n'
     )
     spec = rewardspec.loads(text)
-    (said,) = [d.message for d in find(spec) if d.code == "one-unit-decides"] or [None]
+    (said,) = [d.message for d in findings(spec).warnings if d.code == "one-unit-decides"] or [None]
     step = rewardspec.compile(rewardspec.loads(text.replace("gdpo", "decoupled")))
     if said is not None:
         a, b = map(float, re.match(r"(\S+) and (\S+) `tokens`", said).groups())
@@ -691,7 +699,7 @@ def test_spread_is_zero_where_it_is_said_to_be(subset):
         f"advantage: zscore(b, where={subset})\n"
     )
     spec = rewardspec.loads(text)
-    said = any(d.code == "spread-always-zero" for d in find(spec))
+    said = any(d.code == "spread-always-zero" for d in findings(spec).warnings)
     rng = np.random.default_rng(0)
     alive = False
     for size in range(2, 25):
@@ -711,7 +719,7 @@ def test_group_of_one_has_no_advantage_where_it_is_said_to_have_none(advantage):
         "rewardspec: 1\ncomponents: {a: {values: [0, 1]}, b: {range: [-2, 2], weight: 0.5}}\n"
         f"advantage: {advantage}\n"
     )
-    said = any(d.code == "group-of-one" for d in find(spec, Run(sizes=[1])))
+    said = any(d.code == "group-of-one" for d in findings(spec, Run(sizes=[1])).warnings)
     rng = np.random.default_rng(0)
     columns = {"a": rng.integers(0, 2, 50), "b": rng.uniform(-2, 2, 50)}
     assert said != bool(rewardspec.compile(spec)(columns, groups=1).advantages.any())
@@ -747,7 +755,7 @@ def test_one_missing_value_does_what_is_said(seed):
     if spec is None:
         return
     fn = rewardspec.compile(spec)
-    said = {d.code: d.message for d in find(spec)}
+    said = {d.code: d.message for d in findings(spec).warnings}
     if "missing-silences-group" in said:
         spoilt = shown_values(said["missing-silences-group"])
         assert (fn(spoilt, groups=3).advantages == 0).all(), text
@@ -873,13 +881,17 @@ def test_what_a_help_says_to_add_is_a_spec_that_checks(length, outcome):
         "rewardspec: 1\nsignals: {tokens: {range: [0, .inf]}}\n"
         f'components:\n  correct: {outcome}\n  length: {{expr: "{length}"}}\nadvantage: dr_grpo\n'
     )
-    helps = {d.code: d.help for d in find(rewardspec.loads(text))}
+    helps = {d.code: d.help for d in findings(rewardspec.loads(text)).warnings}
     added = "".join(f", {key}" for key in re.findall("`((?:when|otherwise): [^`]+)`", helps["length-without-success"]))
     assert "when: correct" in added
     gated = rewardspec.loads(text.replace(f'"{length}"', f'"{length}"{added}'))
-    assert not {d.code for d in find(gated)} & {"length-without-success", "phantom-gradient", "gate-always-open"}
+    assert not {d.code for d in findings(gated).warnings} & {
+        "length-without-success",
+        "phantom-gradient",
+        "gate-always-open",
+    }
     (keep,) = re.findall("`(keep: [^`]+)`", helps["phantom-gradient"])
-    assert "phantom-gradient" not in {d.code for d in find(rewardspec.loads(text + keep + "\n"))}
+    assert "phantom-gradient" not in {d.code for d in findings(rewardspec.loads(text + keep + "\n")).warnings}
 
 
 @pytest.mark.parametrize("penalty", ["overlong(tokens, 20480, 4096)", "-tokens", "min(0, 1 - tokens / 4000)"])
@@ -890,7 +902,7 @@ def test_a_penalty_is_not_paid(penalty, weight):
             "rewardspec: 1\nsignals: {tokens: {range: [0, .inf]}}\ncomponents:\n  correct: {values: [0, 1]}\n"
             f'  length: {{expr: "{expr}", weight: {sign}{weight}}}\nadvantage: dr_grpo\n'
         )
-        codes = {d.code for d in find(rewardspec.loads(text))}
+        codes = {d.code for d in findings(rewardspec.loads(text)).warnings}
         assert not codes & {"length-without-success", "phantom-gradient", "ungated-sibling"}, text
 
 
@@ -923,7 +935,7 @@ DESERVED = {  # each of these is what the paper says of the set-up, too
 def test_findings_of_published_specs_are_deserved():
     found = {}
     for path in sorted(SPECS.glob("*/*.yaml")):
-        if path.parent.name != "dialects" and (said := find(rewardspec.load(path))):
+        if path.parent.name != "dialects" and (said := findings(rewardspec.load(path)).warnings):
             found[path.relative_to(SPECS).with_suffix("").as_posix()] = {d.code for d in said}
     assert found == DESERVED
 
@@ -934,7 +946,7 @@ def test_pairs_of_rewards_that_are_looked_at_are_counted():
     components = "".join(f"  c{i}: {{values: [0, 1], weight: 0.{i + 10}}}\n" for i in range(64))
     spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n{components}advantage: dr_grpo\n")
     facts = Facts(spec)
-    assert not list(findings()["easy-above-hard"].look(facts))
+    assert not list(registered()["easy-above-hard"].look(facts))
     (reason,) = [reason for reason, codes in facts.left_out.items() if "easy-above-hard" in codes]
     looked_at, of = map(int, re.match(r"(\d+) of (\d+) pairs of rewards", reason).groups())
     assert of == 64 * 63 // 2
@@ -950,7 +962,7 @@ def test_work_on_the_largest_spec_is_bounded(scheme, gate):
     run = Run({"correct": Fraction(1, 20)}, [8, 64])
     states, _ = Facts(spec, run).question.states()
     assert len(states) <= MOST_TRIED
-    find(spec, run)  # ends, within what a test may take
+    findings(spec, run)  # ends, within what a test may take
 
 
 # What people and programs see

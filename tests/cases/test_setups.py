@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 from test_cases import CASE
 
-from rewardspec.lint.finding import Run, codes, find
+from rewardspec.lint import Run, codes, findings
 from rewardspec.spec import check
 from rewardspec.text.source import Source
 
@@ -32,7 +32,7 @@ def test_every_setup_has_its_expectations():
 def test_what_is_found_is_what_there_is_to_find(name):
     path, want = FOLDER / f"{name}.yaml", EXPECTED[name]
     spec, report = check(Source(path.name, path.read_text(encoding="utf-8")))
-    said = [*report.sorted(), *(find(spec, Run(**want.get("options", {}))) if spec is not None else [])]
+    said = [*report.sorted(), *(findings(spec, Run(**want.get("options", {}))).warnings if spec is not None else [])]
     must, may, must_not = (want.get(key, {}) for key in ("must", "may", "must_not"))
     assert not must_not.keys() & (must.keys() | may.keys())
     assert all(reason for reasons in (must, may, must_not) for reason in reasons.values())
@@ -56,7 +56,7 @@ PROPOSED = re.compile("`(?:(keep|advantage): )?((?<=: )[^`]+|grpo|dr_grpo|rloo|d
 def warnings(text):
     spec, report = check(Source("spec.yaml", text))
     assert spec is not None, report.sorted()[0].render() + "\n" + text
-    return find(spec)
+    return findings(spec).warnings
 
 
 def written(whole):

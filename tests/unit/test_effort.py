@@ -6,7 +6,7 @@ from math import comb
 import pytest
 
 import rewardspec
-from rewardspec.lint.finding import Run, look
+from rewardspec.lint import Run, findings
 from rewardspec.ops import effort
 from rewardspec.prove import diff, simulate, verify
 
@@ -70,7 +70,7 @@ def test_diff_says_how_many_groups_it_looked_at():
 def test_check_says_that_it_left_dead_groups_out():
     weights = [f"0.{(7919 * (i + 1)) ** 3 % 999_983:06d}" for i in range(64)]
     before = effort.spent()
-    _, notes = look(many(weights), Run({"c0": Fraction(1, 10)}, [8]))
+    notes = findings(many(weights), Run({"c0": Fraction(1, 10)}, [8])).notes
     assert any("dead-groups" in note.message and "too many kinds of rollouts" in note.message for note in notes)
     assert effort.spent() - before < 40 * SOME
 

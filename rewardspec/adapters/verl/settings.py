@@ -15,7 +15,7 @@ from pathlib import Path
 from rewardspec.adapters.common import liveness
 from rewardspec.adapters.common.binding import BindingError, read_spec, same_meaning
 from rewardspec.adapters.common.jobs import job_variables, problems_everywhere
-from rewardspec.lint.finding import Run, find
+from rewardspec.lint import Run, findings
 from rewardspec.spec import Spec, loads
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import printed
@@ -152,7 +152,7 @@ def _filter_problems(config, spec: Spec) -> list[str]:
 
 def _needs_groups(spec: Spec) -> bool:
     """Whether a spec gives nothing to groups of one rollout."""
-    return any(found.code == "group-of-one" for found in find(spec, Run(sizes=(1,))))
+    return any(found.code == "group-of-one" for found in findings(spec, Run(sizes=(1,))).warnings)
 
 
 def _plain(section):

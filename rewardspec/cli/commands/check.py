@@ -11,7 +11,7 @@ from rewardspec.cli.options import Files, Rates, Set, TotalSteps, constants_of, 
 from rewardspec.cli.printing.lines import misuse, say, say_json
 from rewardspec.cli.reading import expanded, name_of, source_of
 from rewardspec.groups.rates import read_rates
-from rewardspec.lint.finding import Run, codes, look, page
+from rewardspec.lint import Run, codes, findings, page
 from rewardspec.spec import check
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.shown import shown
@@ -55,11 +55,11 @@ def command(
         found += report.sorted()
         if spec is not None:
             try:
-                said, left = look(spec, run)
+                said = findings(spec, run)
             except ValueError as error:
                 misuse(f"{name_of(path)}: {error}")
-            found += [replace(d, severity="error") if strict or d.code in errors else d for d in said]
-            notes += left
+            found += [replace(d, severity="error") if strict or d.code in errors else d for d in said.warnings]
+            notes += said.notes
     if format == "json":
         say_json([d.to_json() for d in (*found, *notes)])
     elif format == "sarif":

@@ -10,7 +10,7 @@ import typer
 from rewardspec.cli.options import Dialect, File, Set, TotalSteps
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.reading import STDIN, loaded
-from rewardspec.lint.finding import codes, page
+from rewardspec.lint import codes, page
 from rewardspec.text.diagnostics import did_you_mean
 from rewardspec.text.shown import shown
 

@@ -11,7 +11,7 @@ from rewardspec.cli.options import TableOrJson, one_of
 from rewardspec.cli.printing.lines import misuse, say_json
 from rewardspec.cli.printing.table import console, table
 from rewardspec.language.catalogue import Entry, catalogue
-from rewardspec.lint.finding import codes, page
+from rewardspec.lint import codes, page
 
 
 def command(

@@ -1,4 +1,21 @@
-"""Order: whether the advantage keeps what weights and names say comes first."""
+"""What is easy alone can be worth more than what is hard alone.
+
+One rollout has only the outcome (or the reward that weighs more), another only a reward that is not gated on it,
+and there is a group in which the second gets the larger advantage. A weight does not prevent that where rewards
+are normalised one by one: what nearly all rollouts of a group have, or nearly none, has a small deviation, and
+z-scores divide by it. Groups of up to 16 are looked at. GDPO (arXiv:2601.05242), Sec. 4.2.1: lowering the weight
+of the easy reward does not demote it, gating it does.
+
+```yaml
+components:
+  correct: {values: [0, 1]}
+  format: {values: [0, 1], weight: 0.5}          # one of 16 has it, 7 are right: 1.02 against 0.97
+advantage: decoupled
+```
+
+Gate what is easy (`when: correct >= 1`), or sum before normalising (`grpo`), which keeps the order of the
+weighted sum.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +25,11 @@ from itertools import product
 from math import prod
 
 from rewardspec.ir.graph import Node, walk
-from rewardspec.lint.finding import NOT_EXACT, Facts, finding
+from rewardspec.lint.facts import NOT_EXACT, Facts
+from rewardspec.lint.gates import gate_names
+from rewardspec.lint.registry import finding
+from rewardspec.lint.right_and_wrong import group_with_wrong_above_right
+from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic, Label
 from rewardspec.text.numbers import format_number
 
@@ -17,28 +38,10 @@ MOST_STATES = 512  # of a rollout; of more of them only those that two rewards m
 MOST_WORK = 1_000_000  # values of nodes in all groups that are tried
 
 
-@finding("easy-above-hard")
+@finding("easy-above-hard", __doc__)
 def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
-    """What is easy alone can be worth more than what is hard alone.
-
-    One rollout has only the outcome (or the reward that weighs more), another only a reward that is not gated on it,
-    and there is a group in which the second gets the larger advantage. A weight does not prevent that where rewards
-    are normalised one by one: what nearly all rollouts of a group have, or nearly none, has a small deviation, and
-    z-scores divide by it. Groups of up to 16 are looked at. GDPO (arXiv:2601.05242), Sec. 4.2.1: lowering the weight
-    of the easy reward does not demote it, gating it does.
-
-    ```yaml
-    components:
-      correct: {values: [0, 1]}
-      format: {values: [0, 1], weight: 0.5}          # one of 16 has it, 7 are right: 1.02 against 0.97
-    advantage: decoupled
-    ```
-
-    Gate what is easy (`when: correct >= 1`), or sum before normalising (`grpo`), which keeps the order of the
-    weighted sum.
-    """
     pairs = list(_pairs(facts))
-    if not pairs or facts.depends_on_batch("easy-above-hard") or facts.wrong_above_right is not None:
+    if not pairs or facts.depends_on_batch("easy-above-hard") or group_with_wrong_above_right(facts) is not None:
         return
     pairs.sort(key=lambda pair: abs(_worth(facts, pair[0]) - _worth(facts, pair[1])))  # where little is to be overcome
     nodes, left = len(walk([facts.question.root])), MOST_WORK
@@ -58,7 +61,7 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
         group, advantages = found
         yield facts.warn(
             "easy-above-hard",
-            f"`{easy}` alone can be above `{hard}` alone: {facts.table(group, advantages)}",
+            f"`{easy}` alone can be above `{hard}` alone: {table(facts, group, advantages)}",
             facts.component_place(easy),
             labels=(Label(facts.component_place(hard), "a rollout that has only this is below"),),
             note="one that has only this is above",
@@ -103,7 +106,7 @@ def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
 def _are_weighed(facts: Facts, hard: str, easy: str) -> bool:
     """Whether the spec says by a weight that one of two rewards on the same scale comes before the other."""
     spans = {facts.shaped[n].domain.hi - facts.shaped[n].domain.lo for n in (hard, easy)}
-    return len(spans) == 1 and any(facts.document.components[n].weight is not None for n in (hard, easy))
+    return len(spans) == 1 and any(facts.declared.components[n].says("weight") for n in (hard, easy))
 
 
 def _has_ends(node: Node) -> bool:
@@ -113,7 +116,7 @@ def _has_ends(node: Node) -> bool:
 def _depends(facts: Facts, name: str, other: str) -> bool:
     """Whether a component reads another, or a column that it reads."""
     reads = [{n.attributes[0] for n in walk([facts.shaped[c]]) if n.op == "column"} for c in (name, other)]
-    return bool(reads[0] & reads[1]) or other in facts.gate_names(name)
+    return bool(reads[0] & reads[1]) or other in gate_names(facts.declared, name)
 
 
 def _worth(facts: Facts, name: str) -> Fraction | None:
@@ -133,7 +136,7 @@ def _states(facts: Facts) -> dict[tuple, dict] | None:
 
 def _worth_in(facts: Facts, state: tuple, names: Iterable[str]) -> dict | None:
     alone = ((state,), *_setting(facts))
-    found = {name: facts.shaped_in(name, alone) for name in names}
+    found = {name: facts.groups.shaped(name, alone) for name in names}
     return None if None in found.values() else {name: value for name, (value,) in found.items()}
 
 
@@ -175,7 +178,8 @@ def _overtaken(facts: Facts, hard: str, easy: str, kinds: dict[tuple, tuple]) ->
     ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
     for members in _groups(kinds):
         group = (members, *_setting(facts))
-        advantages, own, other = facts.advantages(group), facts.shaped_in(hard, group), facts.shaped_in(easy, group)
+        advantages = facts.groups.advantages(group)
+        own, other = (facts.groups.shaped(name, group) for name in (hard, easy))
         if advantages is None or own is None or other is None or None in advantages:
             facts.leave_out("easy-above-hard", NOT_EXACT)
             return None

@@ -1,0 +1,130 @@
+"""Whether another declaration of a component changes any advantage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rewardspec.groups.batch import over_batch
+from rewardspec.groups.points import users_of
+from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.patterns import match_zscore
+from rewardspec.language.declarations import Component
+from rewardspec.lint.eps import SMALL, outweighed_by_eps
+from rewardspec.lint.facts import OF_BATCH, Facts
+from rewardspec.lint.scattered import scattered
+from rewardspec.lower.lower import lower
+from rewardspec.lower.program import Program
+from rewardspec.ops.domain import Level
+from rewardspec.spec import Spec, deep_stack
+from rewardspec.text.diagnostics import Report
+
+MOST_LOWERED = 6_000  # nodes, over all components whose weight or scale is changed to see what it does
+
+
+def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> bool:
+    """Whether another declaration of a component gives the same advantages, as the graphs or all small groups show.
+
+    Where neither shows it, and no group is seen in which something changes, the finding `code` is left out.
+    """
+    try_groups = facts.groups.all is not None and 3 in facts.groups.all and not facts.question.intervals
+    if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
+        facts.leave_out(code, f"there are too many components ({len(facts.shaped)}) to look at each anew")
+        return False
+    other = variation(facts.spec, name, changed)
+    if other is None:
+        return False
+    theirs = Facts(other)
+    if facts.declared.eps > SMALL or any(outweighed_by_eps(of) is not None for of in (facts, theirs)):
+        return False  # eps tells large from small
+    if _same_graphs(facts, theirs):
+        return True
+    of_batch = facts.looks_at_batch or theirs.looks_at_batch or not (_only_divides(facts) and _only_divides(theirs))
+    small = [group for groups in facts.groups.all.values() for group in groups] if try_groups and not of_batch else []
+    moved, unknown = False, not small
+    for group in [*small, *scattered(facts)]:
+        a = facts.groups.values(facts.question.program.advantage, group)  # the group for the whole batch
+        b = facts.groups.elsewhere(theirs.groups, group, whole=True)
+        if a is None or b is None:
+            unknown = True
+        elif a != b:
+            return False
+        else:
+            moved = moved or any(a)
+    if unknown and moved:
+        facts.leave_out(code, OF_BATCH if of_batch else "it changed nothing in the groups that were tried, not all")
+    return moved and not unknown
+
+
+def _only_divides(facts: Facts) -> bool:
+    """Whether the batch is looked at for no more than a mean that is taken off and a deviation that is divided by.
+
+    Then a weight that does nothing where one group is the whole batch does nothing where it is a part of it; unless
+    columns of the group make groups differ.
+    """
+    order = walk([facts.question.program.advantage])
+    users = users_of(order)
+    queue = [n for n in order if over_batch(n)]
+    if queue and facts.question.coarse:
+        return False
+    while queue:
+        node = queue.pop()
+        if over_batch(node) and (node.op not in ("std", "mean") or node.args[0].level is not Level.ROLLOUT):
+            return False
+        for user in users.get(node, []):
+            if user.op in ("spread", "required"):
+                queue.append(user)
+            elif not (
+                (user.op == "/" and user.args[1] is node and node.op != "mean")
+                or (user.op == "-" and user.args[1] is node and node.op != "std")
+                or (user.op == ">" and user.args[1].constant == 0)
+            ):
+                return False
+    return True
+
+
+def _same_graphs(facts: Facts, theirs: Facts) -> bool:
+    """Whether two specs are the same but for what z-scores cancel, so that all their advantages are."""
+    numbers: dict[tuple, int] = {}
+    first, second = (_numbered(of.question.program, numbers) for of in (facts, theirs))
+    return first == second
+
+
+def _numbered(program: Program, numbers: dict[tuple, int]) -> int:
+    """A number for the advantage, equal for equal values: a z-score goes by what it is of, less scale and shift."""
+    own: dict[Node, int] = {}
+
+    def number(node: Node) -> int:
+        if node in own:
+            return own[node]
+        z = match_zscore(program.graph, node)
+        if z and z.where is None and z.by is None and z.eps is None:
+            key = ("zscore", z.over, z.ddof, number(_unscaled_node(z.x, z.over)))
+        else:
+            key = (node.op, node.attributes, node.level, *(number(a) for a in node.args))
+        own[node] = numbers.setdefault(key, len(numbers))
+        return own[node]
+
+    return number(program.advantage)
+
+
+def _unscaled_node(node: Node, over: Level) -> Node:
+    """`node` less positive factors and shifts that are the same for all of a group (or batch): no z-score sees them."""
+    while True:
+        coarse = [(a.args[0] if a.op == "spread" else a).level <= over < node.level for a in node.args]
+        match node.op, node.args:
+            case "+" | "*", (a, b) if coarse[0] != coarse[1]:
+                same, rest = (a, b) if coarse[0] else (b, a)
+            case "-" | "/", (rest, same) if coarse[1] and not coarse[0]:
+                pass
+            case _:
+                return node
+        if same.domain.missing or not same.domain.bounded or (node.op in "*/" and not same.domain.lo > 0):
+            return node
+        node = rest
+
+
+def variation(spec: Spec, name: str, changed: Component) -> Spec | None:
+    declared = replace(spec.declarations, components={**spec.declarations.components, name: changed})
+    with deep_stack():
+        program = lower(declared, Report())
+    return None if program is None else Spec(spec.source, declared, program, spec.diagnostics)

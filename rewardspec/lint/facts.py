@@ -1,0 +1,188 @@
+"""What findings ask about a spec, each answer worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, wraps
+from typing import Any, TypeVar
+
+from rewardspec.groups.batch import over_batch, without_batch
+from rewardspec.groups.question import Question
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.expressions import own_expressions
+from rewardspec.lint.gates import gating
+from rewardspec.lint.outcome import Outcome, declared_outcome, most_like_an_outcome, named_outcome
+from rewardspec.lint.small_groups import SmallGroups
+from rewardspec.lower.lower import lower
+from rewardspec.ops.domain import Level
+from rewardspec.spec import Spec, deep_stack
+from rewardspec.syntax.tree import Name
+from rewardspec.text.diagnostics import Diagnostic, Label, Report
+from rewardspec.text.source import Span
+
+MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
+
+# Why something was not looked at, or not everywhere.
+NO_OUTCOME = "nothing says which rollouts are right; declare it, `outcome: correct >= 1`"
+OF_BATCH = "the rest of the batch decides"
+NOT_EXACT = "some values have no exact form, and are too close to call"
+NO_LENGTH = "how long the run is is not known; `--total-steps N` says it"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the caller states of a training run; findings that need it are silent without.
+
+    rates: how often columns or components with two values succeed. sizes: of its groups.
+    """
+
+    rates: Mapping[str, Fraction] = field(default_factory=dict)
+    sizes: Sequence[int] = ()
+    total_steps: int | None = None
+
+
+ANY_RUN = Run()  # of which nothing is known
+
+
+class Facts:
+    """A spec, a run, and what several findings ask about them."""
+
+    def __init__(self, spec: Spec, run: Run = ANY_RUN):
+        self.spec, self.run = spec, run
+        self.program, self.declared = spec.program, spec.declarations
+        self.left_out: dict[str, set[str]] = {}  # why something was not looked at, or not everywhere: findings
+        self.answers: dict[Callable[..., Any], Any] = {}  # of questions that are marked `@once`
+
+    def warn(
+        self, code: str, message: str, span: Span, *, help: str, labels: tuple[Label, ...] = (), note: str = ""
+    ) -> Diagnostic:
+        return Diagnostic(code, message, span, help, labels, note, severity="warning")
+
+    def leave_out(self, code: str, reason: str) -> None:
+        """Say that a finding was not looked at, or not everywhere, and why."""
+        self.left_out.setdefault(reason, set()).add(code)
+
+    def depends_on_batch(self, code: str) -> bool:
+        """Whether the rest of the batch decides advantages, so that a finding cannot be looked at in one group."""
+        if self.looks_at_batch:
+            self.leave_out(code, OF_BATCH)
+        return self.looks_at_batch
+
+    # Places --------------------------------------------------------------------------------------
+
+    def component_place(self, name: str, key: str | None = None) -> Span:
+        """The name of a component; or the value of one of its keys, if it has that."""
+        place = self.declared.components[name].place
+        return place.name if key is None else place.of(key)
+
+    def advantage_place(self) -> Span:
+        return self.declared.place.of("advantage")
+
+    def own_place(self, node: Node) -> Span:
+        """The text of this spec that caused a node; the whole advantage, where that is in the prelude."""
+        for graph in (self.program.graph, self.question.program.graph):
+            span = graph.spans.get(node)
+            if span is not None and span.source is self.spec.source:
+                return span
+        return self.advantage_place()
+
+    # The spec ------------------------------------------------------------------------------------
+
+    @cached_property
+    def shaped(self) -> dict[str, Node]:
+        return {c.name: c.shaped for c in self.program.components}
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        """What says that a rollout is right: as declared, else as guarantees say, else by names and gates."""
+        stated = declared_outcome(self.declared, self.program)
+        return stated or named_outcome(self.declared, self.program, self._gating)
+
+    @cached_property
+    def graded_outcome(self) -> str | None:
+        """A component that is called an outcome, or gates others, and has more values than right and wrong."""
+        if self.outcome is not None:
+            return None
+        graded = [n for n, node in self.shaped.items() if node.domain.values is None or len(node.domain.values) > 2]
+        graded = [n for n in graded if self.shaped[n].level is Level.ROLLOUT]
+        return most_like_an_outcome(self.declared, self.program, graded, self._gating)
+
+    @cached_property
+    def _gating(self) -> set[str]:
+        return gating(self.declared, self.program)
+
+    @cached_property
+    def divides_by_eps(self) -> bool:
+        """Whether the spec's own text names eps, so that its meaning depends on it."""
+        return any(isinstance(part, Name) and part.text == "eps" for _, part in own_expressions(self.declared))
+
+    # Groups --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _asked(self) -> Spec:
+        """The spec with its outcome declared, where that is known from elsewhere."""
+        if self.outcome is None or self.outcome.how == "declared":
+            return self.spec
+        return replace(self.spec, declarations=replace(self.declared, outcome=self.outcome.expr))
+
+    @cached_property
+    def question(self) -> Question:
+        """The spec as `verify` looks at it, with 0 for eps."""
+        found = Question.of(self._asked, MOST_TRIED)
+        if self.run.total_steps is not None:
+            found.moments = _within_run(found.moments, Fraction(self.run.total_steps))
+        return found
+
+    @cached_property
+    def groups(self) -> SmallGroups:
+        return SmallGroups(self.question)
+
+    @cached_property
+    def looks_at_batch(self) -> bool:
+        """Whether more than a change of scale depends on the rest of the batch."""
+        return any(over_batch(n) for n in walk([self.question.root]))
+
+    @cached_property
+    def with_eps(self) -> Facts:
+        """The same spec with eps as it is, where `question` has 0 for it."""
+        declared = replace(self._asked.declarations, given={**self.declared.given, "eps": self.declared.eps})
+        with deep_stack():
+            program = lower(declared, Report())
+        if program is None:
+            return self
+        root, _ = without_batch(program.graph, program.advantage)
+        found = Facts(self.spec, self.run)
+        found.outcome, found.left_out = self.outcome, self.left_out
+        found.question = Question(self._asked, program, root, self.question.step, MOST_TRIED)
+        found.question.moments = self.question.moments
+        return found
+
+
+Answer = TypeVar("Answer")
+
+
+def once(ask: Callable[[Facts], Answer]) -> Callable[[Facts], Answer]:
+    """Makes a question about a spec one whose answer is kept: several findings ask it."""
+
+    @wraps(ask)
+    def asked(facts: Facts) -> Answer:
+        if ask not in facts.answers:
+            facts.answers[ask] = ask(facts)
+        answer: Answer = facts.answers[ask]
+        return answer
+
+    return asked
+
+
+def _within_run(moments: list[dict[str, Fraction]], total: Fraction) -> list[dict[str, Fraction]]:
+    """Moments of a run of any length as moments of one of `total` steps, whose last is `total - 1`."""
+    found: list[dict[str, Fraction]] = []
+    for moment in moments:
+        if "total_steps" in moment:
+            moment = {"step": moment["progress"] * total, "total_steps": total, "progress": moment["progress"]}
+        elif "step" in moment:
+            moment = {"step": min(moment["step"], total - 1)}
+        found += [moment] if moment not in found else []
+    return found

@@ -1,0 +1,57 @@
+"""Small groups in which it is known which rollouts are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rewardspec.groups.parts import columns_of
+from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts, once
+from rewardspec.lint.small_groups import Group
+
+
+def right_in(facts: Facts, group: Group) -> list[bool | None] | None:
+    """Which rollouts of a group are right, None for one of which that is not known; None where it is of all."""
+    truth = facts.question.program.outcome
+    assert truth is not None, "only asked where there is an outcome"
+    holds, fails = (facts.groups.values(node, group) for node in (truth.holds, truth.fails))
+    if holds is None or fails is None:
+        return None
+    return [True if h == 1 else False if f == 1 else None for h, f in zip(holds, fails, strict=True)]
+
+
+def groups_with_outcome(facts: Facts, code: str) -> Iterator[tuple[Group, list[Any]]]:
+    """Small groups and their advantages, for a finding that needs to know what is right.
+
+    What is done over the batch afterwards is left out: it scales and shifts all groups alike.
+    """
+    if facts.outcome is None:
+        if len(columns_of([facts.question.root])) > 1:
+            facts.leave_out(code, NO_OUTCOME)
+        return
+    if facts.depends_on_batch(code):
+        return
+    unknown = False
+    for group, advantages in facts.groups.each():
+        if advantages is None:
+            unknown = True
+        elif None not in advantages:
+            yield group, advantages
+    if unknown:
+        facts.leave_out(code, NOT_EXACT)
+    elif facts.groups.few_of is not None:
+        facts.leave_out(code, facts.groups.few_of)
+
+
+@once
+def group_with_wrong_above_right(facts: Facts) -> tuple[Group, list[Any]] | None:
+    """A small group, and its advantages, in which a wrong answer is above a right one."""
+    for group, advantages in groups_with_outcome(facts, "wrong-above-right"):
+        right = right_in(facts, group)
+        if right is None or True not in right or False not in right:
+            continue
+        worst = min(a for a, r in zip(advantages, right, strict=True) if r is True)
+        best = max(a for a, r in zip(advantages, right, strict=True) if r is False)
+        if worst < best:
+            return group, advantages
+    return None

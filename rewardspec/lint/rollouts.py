@@ -1,0 +1,59 @@
+"""One rollout at a time: what it can measure, and what nodes that depend on nothing else are worth then."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from math import inf, prod
+from typing import Any
+
+from rewardspec.groups.points import points_of, users_of
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, walk
+from rewardspec.ops.exact import Inexact
+from rewardspec.ops.reductions import REDUCTIONS
+
+MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
+FAR = 10**6
+TIMES = ("step", "progress", "total_steps")
+
+
+def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node], list[tuple[Any, ...]]] | None:
+    """The columns of nodes, and values that rollouts can have there: every one of finite domains, if they are few.
+
+    far: also values far out, where a column has no end.
+
+    None where a rollout's own columns, and the moment, do not decide the nodes.
+    """
+    order = walk(nodes)
+    if any(n.op in (*REDUCTIONS, "copies") or (n.op == "given" and n.attributes[0] not in TIMES) for n in order):
+        return None
+    users = users_of(order)
+    columns = [n for n in order if n.op == "column"]
+    endless = sum(n.domain.values is None for n in columns)
+    between = int(MOST_ROLLOUTS ** (1 / max(1, endless))) // 4
+    points = []
+    for node in columns:
+        found = set(points_of(node.domain, node, users, is_result=True)[0])
+        if node.domain.values is None:
+            lo, hi = min(found), max(found)
+            found |= {lo + (hi - lo) * Fraction(i, between + 1) for i in range(1, between + 1)}
+            found |= {hi + FAR} if far and node.domain.hi == inf else set()
+            found |= {lo - FAR} if far and node.domain.lo == -inf else set()
+        points.append(sorted(found))
+    if prod(len(values) for values in points) <= MOST_ROLLOUTS:
+        return columns, list(product(*points))
+    draw = random.Random(0)
+    return columns, [tuple(draw.choice(values) for values in points) for _ in range(MOST_ROLLOUTS)]
+
+
+def in_rollouts(node: Node, columns: list[Node], rows: list[tuple[Any, ...]]) -> list[Any]:
+    """A node's value for each rollout at the first step: in floats where it has no exact one."""
+    start = {"step": Fraction(0), "total_steps": Fraction(1), "progress": Fraction(0)}
+    try:
+        return GroupEvaluator(node, columns, start)(rows, {})
+    except Inexact:
+        floats = [tuple(None if v is None else float(v) for v in row) for row in rows]
+        return GroupEvaluator(node, columns, start, floats=True)(floats, {})

@@ -1,0 +1,1 @@
+"""One finding a file: its page on top, then what looks for it."""

@@ -1,0 +1,99 @@
+"""A scale or weight that jumps at one step.
+
+From one step to the next the reward is another one, and advantages that were learnt from are worth something else.
+ToolRL (arXiv:2504.13958), Sec. 5.2, compares such a switch with a smooth one: the switch loses, the ramp wins.
+
+```yaml
+components:
+  correct: {values: [0, 1]}
+  format: {values: [0, 1], weight: 1 if step < 30 else 0.5}
+advantage: grpo
+```
+
+Write a ramp: `weight: "1 - 0.5 * ramp(step, start=20, end=60)"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+
+from rewardspec.groups.points import points_of, users_of
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, is_elementwise, walk
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lint.scale import scale_ends
+from rewardspec.lower.lower import Lowering
+from rewardspec.lower.values import Skip
+from rewardspec.ops.exact import Inexact
+from rewardspec.syntax.tree import Expr
+from rewardspec.text.diagnostics import Diagnostic, Report
+
+GRID = 200  # pieces of a run in which jumps are looked for
+SHORTEST = Fraction(1, 1000)  # of a step
+FEW_STEPS = 20  # in so short a run ramps jump, too
+
+
+@finding("abrupt-schedule", __doc__)
+def abrupt_schedule(facts: Facts) -> Iterator[Diagnostic]:
+    lowering = Lowering(facts.declared, Report())
+    for name, declaration in facts.declared.components.items():
+        for key, exprs in (
+            ("weight", [declaration.weight]),
+            ("scale", scale_ends(declaration.value)),
+        ):
+            if declaration.says(key) and any(_jumps(facts, lowering, expr) for expr in exprs):
+                yield facts.warn(
+                    "abrupt-schedule",
+                    f"the {key} of `{name}` jumps at one step",
+                    facts.component_place(name, key),
+                    help="a ramp is gentler: `ramp(step, start=20, end=60)` goes from 0 to 1",
+                )
+
+
+def _jumps(facts: Facts, lowering: Lowering, expr: Expr) -> bool:
+    """Whether there are two steps, one after the other, between which a schedule does much of all that it does."""
+    try:
+        whole = lowering.number(expr, lowering.user)
+    except Skip:
+        return False
+    order, users = walk([whole]), users_of(walk([whole]))
+    times = ("step", "progress", "total_steps")
+    timed: set[Node] = set()  # that depend on time and on nothing else
+    for n in order:
+        known = all(a in timed or a.op == "const" for a in n.args)
+        if (n.op == "given" and n.attributes[0] in times) or (n.args and known and is_elementwise(n)):
+            timed.add(n)
+    marks = {p for n in timed if n.attributes == ("step",) for p in points_of(n.domain, n, users)[0]}
+    last = Fraction(facts.run.total_steps or max(1000, 2 * ceil(max(marks, default=0))))
+    steps = {*(p + d for p in marks for d in (-1, 0, 1)), *(last * i / GRID for i in range(GRID + 1))}
+    for node in timed:
+        if last < FEW_STEPS or any(u in timed for u in users.get(node, [])):
+            continue
+
+        def at(step: Fraction, of: Node = node):
+            moment = {"step": step, "total_steps": last, "progress": step / last}
+            with suppress(Inexact):
+                return GroupEvaluator(of, [], moment)([()], {})[0]
+
+        values = [(step, at(step)) for step in sorted(steps) if 0 <= step <= last - 1]
+        if any(value is None for _, value in values):
+            continue
+        span = max(value for _, value in values) - min(value for _, value in values)
+        for (low, below), (high, above) in pairwise(values):
+            while high - low > SHORTEST and span and abs(above - below) * 10 >= span:
+                middle = (low + high) / 2
+                value = at(middle)
+                if value is None:
+                    break
+                nearer = abs(value - below) > abs(above - value)
+                (high, above), (low, below) = (
+                    ((middle, value), (low, below)) if nearer else ((high, above), (middle, value))
+                )
+            if span and abs(above - below) * 10 >= span and high - low <= SHORTEST:
+                return True
+    return False

@@ -1,0 +1,59 @@
+"""A component that is the same for all rollouts of a group.
+
+Advantages compare the rollouts of one prompt. What is one value for all of them (a constant, a column of the group
+or the batch) cancels, whatever its weight. TTRV#4 is an entropy penalty that was the same for the whole group.
+
+```yaml
+signals: {difficulty: {range: [0, 1], level: group}}
+components:
+  correct: {values: [0, 1]}
+  bonus: difficulty                              # the same for every rollout of the prompt
+advantage: dr_grpo
+```
+
+Make it a weight (`correct: {values: [0, 1], weight: difficulty}`), or let it depend on the rollout
+(`bonus: difficulty * correct`). Under `grpo` a weight of the whole group cancels, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lint.rollouts import MOST_ROLLOUTS
+from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.text.diagnostics import Diagnostic
+from rewardspec.text.numbers import format_number
+
+
+@finding("constant-component", __doc__)
+def constant_component(facts: Facts) -> Iterator[Diagnostic]:
+    for name, node in facts.shaped.items():
+        value = node.domain.constant if node.domain.constant is not None else _only_value(node)
+        if node.op == "spread" or value is not None or node.op == "const":
+            what = f"always {format_number(value)}" if value is not None else "the same for all rollouts of a group"
+            yield facts.warn(
+                "constant-component",
+                f"`{name}` is {what}, and advantages compare the rollouts of a group",
+                facts.component_place(name),
+                help="let it depend on the rollout, or use it as a weight",
+            )
+
+
+def _only_value(node: Node) -> Fraction | None:
+    """The value of a component that every rollout has, whatever was measured."""
+    order = walk([node])
+    columns = [n for n in order if n.op == "column"]
+    values = [(*(c.domain.values or ()), *([None] * c.domain.missing)) for c in columns]
+    if any(n.op in (*REDUCTIONS, "copies", "given") for n in order) or any(c.domain.values is None for c in columns):
+        return None
+    if prod(len(v) for v in values) > MOST_ROLLOUTS:
+        return None
+    found = set(GroupEvaluator(node, columns, {})(list(product(*values)), {}))
+    return found.pop() if len(found) == 1 else None

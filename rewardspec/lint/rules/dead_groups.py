@@ -1,0 +1,120 @@
+"""Most groups have no gradient at the success rate that is stated.
+
+Where all rollouts of a prompt succeed or all fail, advantages are 0 and the prompt is paid for without being
+learnt from. With a success rate p and groups of G this happens to p^G + (1 - p)^G of the groups of a lone binary
+reward: 66% at p = 0.05 and G = 8. Asked for with `rewardspec check SPEC --p correct=0.05 -g 8`; values for which
+no rate is given are taken to come up equally often. trl#3857, ROLL#397 and gem#113 are runs at loss 0.
+
+```yaml
+components: {correct: {values: [0, 1]}}
+advantage: grpo
+```
+
+Take larger groups, easier prompts or partial credit (`values: [0, 0.5, 1]`); draw the groups that have a gradient
+again (`keep:` and `refill:`). `rewardspec simulate SPEC --p correct=0.05 -g 8,16,32` shows how far each helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import prod
+
+from rewardspec.groups.parts import connected, independent_terms
+from rewardspec.groups.points import PolicyModel, column_points, users_of
+from rewardspec.groups.rates import policy
+from rewardspec.groups.states import States, find_states, is_boundary, of_rollout
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.facts import NO_LENGTH, OF_BATCH, Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lower.program import Program
+from rewardspec.text.diagnostics import Diagnostic, Label
+
+MOSTLY = 0.5  # of groups without gradient
+MOST_ROLLOUTS = 64  # of a group that is counted
+MOST_CASES = 3000  # values of columns that are looked through for what one rollout can be
+MOST_VALUES = 2_000_000  # of nodes, in all groups that are tried
+NEVER = 1e-6
+
+
+@finding("dead-groups", __doc__, of_spec=True)
+def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
+    if not facts.run.rates or facts.depends_on_batch("dead-groups"):
+        return
+    if facts.question.step == "shift":
+        facts.leave_out("dead-groups", OF_BATCH)
+        return
+    model = policy(facts.program, facts.run.rates)
+    facts = facts.with_eps if facts.divides_by_eps else facts
+    read = {n.attributes[0] for n in walk([facts.question.root]) if n.op == "given"}
+    if "total_steps" in read and facts.run.total_steps is None:
+        facts.leave_out("dead-groups", NO_LENGTH)
+        return
+    for size, share, is_all in _dead_shares(facts, model):
+        if not share > MOSTLY:
+            continue
+        rates = ", ".join(f"{name}={float(rate):g}" for name, rate in facts.run.rates.items())
+        larger = ",".join(str(n) for n in (size, 2 * size, 4 * size) if n <= MOST_ROLLOUTS)
+        places = [facts.component_place(name) for name in facts.run.rates if name in facts.shaped]
+        many = f"{share:.0%}" if is_all else f"at least {int(100 * share)}%"
+        start = " at the first step" if read & {"step", "progress"} else ""
+        yield facts.warn(
+            "dead-groups",
+            f"{many} of groups of {size} have no gradient{start} under {rates}",
+            facts.advantage_place(),
+            labels=tuple(Label(place, "succeeds that often") for place in places),
+            help="larger groups, easier prompts or partial credit leave fewer; "
+            f"`rewardspec simulate SPEC --p {rates.replace(' ', '')} -g {larger}` shows how many",
+        )
+
+
+def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float, bool]]:
+    """(group size, share of groups in which every advantage is 0, whether that is all of them), of the first step.
+
+    Where there are many groups only those of rollouts that are alike are looked at: then the share is at least this.
+    """
+    program, root = facts.question.program, facts.question.root
+    total = Fraction(facts.run.total_steps or 1)
+    moment = {"step": Fraction(0), "total_steps": total, "progress": Fraction(0)}
+    if _joint_cases(program, root) > MOST_CASES:
+        facts.leave_out("dead-groups", f"there are over {MOST_CASES} kinds of rollouts; `simulate --p` counts them")
+        return
+    states = find_states(program, [root], moment, model=model)
+    if not states.complete:
+        facts.leave_out("dead-groups", "there are too many kinds of rollouts; `simulate --p` draws some")
+        return
+    left = MOST_VALUES // len(walk([root]))  # rollouts
+    evaluate = GroupEvaluator(root, states.start, moment)
+    for size in facts.run.sizes:
+        is_all = 3 * states.count(size) * size <= left
+        groups = list(states.each_group(size, states.count(size)) if is_all else _alike_groups(states, size))
+        left -= len(groups) * size
+        if left < 0:
+            facts.leave_out("dead-groups", f"there are too many groups of {size}; `simulate --p` draws some")
+            return
+        if sum(mass for *_, mass in groups) > MOSTLY:
+            dead = (mass for members, columns, mass in groups if all(v == 0 for v in evaluate(members, columns)))
+            yield size, sum(dead), is_all
+
+
+def _alike_groups(states: States, size: int) -> Iterator[tuple[tuple, dict, float]]:
+    """Groups of one rollout `size` times, and how often they come up."""
+    for columns, odds in states.groups:
+        for row, mass in states.rollouts.items():
+            if mass**size > NEVER:
+                yield (row,) * size, columns, odds * mass**size
+
+
+def _joint_cases(program: Program, root: Node) -> int:
+    """How many values of columns have to be looked through to find what one rollout can be."""
+    nodes = walk([root])
+    points, _, complete = column_points(program, [root])
+    own, users = of_rollout(nodes), users_of(nodes)
+    start = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, [root])]
+    cases = 0 if complete else MOST_CASES + 1
+    for members in connected(start):
+        terms = [[t] for t in independent_terms(program.graph, members[0])] if len(members) == 1 else [members]
+        for term in terms:
+            cases += prod(len(points[n]) for n in walk(term) if n in points)
+    return cases

@@ -1,0 +1,62 @@
+"""A `keep` that leaves out groups of wrong answers, and keeps groups of right ones that are as dead.
+
+Where all rollouts of a prompt succeed nothing is better than anything else, and the group has no gradient, as where
+all fail. Kept, it takes a place in the batch, dilutes what is averaged over it, and counts in statistics of the
+batch. DAPO (arXiv:2503.14476), Eq. 11, leaves out both.
+
+```yaml
+components: {correct: {values: [0, 1]}}
+keep: mean(correct) > 0
+advantage: grpo
+```
+
+Write `keep: 0 < mean(correct) < 1`, or `keep: var(correct, ddof=0) >= 1e-6`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts
+from rewardspec.lint.outcome import Outcome
+from rewardspec.lint.registry import finding
+from rewardspec.lint.right_and_wrong import right_in
+from rewardspec.lint.table import table
+from rewardspec.text.diagnostics import Diagnostic
+
+
+@finding("keep-dead-groups", __doc__, of_spec=True)
+def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
+    keep, outcome = facts.question.program.keep, facts.outcome
+    if facts.program.keep is None or facts.program.keep.constant is not None:
+        return
+    if outcome is None:
+        facts.leave_out("keep-dead-groups", NO_OUTCOME)
+        return
+    if facts.question.step == "shift" or facts.depends_on_batch("keep-dead-groups"):
+        return
+    kept_dead, wrong_kept = None, False
+    for group, advantages in facts.groups.each():
+        right, kept = right_in(facts, group), facts.groups.values(keep, group)
+        if advantages is None or right is None or kept is None or None in (*right, *advantages):
+            facts.leave_out("keep-dead-groups", NOT_EXACT)
+            return
+        if not any(right) and kept[0] == 1:
+            wrong_kept = True
+        if all(right) and kept[0] == 1:
+            if any(advantages):
+                return  # groups of right answers are learnt from
+            kept_dead = kept_dead or (group, advantages)
+    if kept_dead is not None and not wrong_kept:
+        yield facts.warn(
+            "keep-dead-groups",
+            f"groups in which all are right are kept, and have no gradient: {table(facts, *kept_dead)}",
+            facts.declared.place.of("keep"),
+            help=_keep_live(outcome),
+        )
+
+
+def _keep_live(outcome: Outcome) -> str:
+    if outcome.is_condition:
+        return f"`keep: 0 < mean({outcome.component}) < 1` leaves them out, too"
+    return f"`and not all({outcome.condition})` leaves them out, too"

@@ -1,0 +1,79 @@
+"""A z-score of a z-score, over the same groups or twice over the batch.
+
+What has mean 0 and deviation 1 is not changed by being normalised again: the second step does
+nothing, but for eps. Where weights or another term stand between the two, they are what it undoes. It happened in a
+shipped configuration (CoursIA#10603), where it took the gradient along. A sum of z-scores (`decoupled`) is scaled
+anew in every group, so that what weights and rare rewards are worth depends on what else the group has.
+
+```yaml
+components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
+advantage: zscore(grpo)
+```
+
+Normalise once: `grpo`, `gdpo`, or `zscore(total, over=batch)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rewardspec.ir.graph import Graph, Node, walk
+from rewardspec.ir.patterns import ZScore, match_zscore
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lint.summands import summands
+from rewardspec.ops.domain import Level
+from rewardspec.text.diagnostics import Diagnostic, Label
+
+
+@finding("normalised-twice", __doc__)
+def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
+    graph = facts.program.graph
+    for node in walk([facts.program.advantage]):
+        outer = match_zscore(graph, node)
+        if outer is None or outer.where is not None or outer.by is not None or outer.x.level is not Level.ROLLOUT:
+            continue
+        if _is_normalised(graph, outer.x, outer.over):
+            same = "the batch" if outer.over is Level.BATCH else "the same groups"
+            yield facts.warn(
+                "normalised-twice",
+                f"what is normalised here has been normalised over {same} before",
+                facts.advantage_place(),
+                help="once is enough: `grpo`, or `gdpo` for one z-score a component",
+            )
+            return
+        if outer.over is Level.BATCH and (part := _normalised_part(facts, outer.x)) is not None:
+            yield facts.warn(
+                "normalised-twice",
+                f"`{part}` is normalised over the batch by itself, and again with the rest",
+                facts.component_place(part),
+                labels=(Label(facts.advantage_place(), "over the batch again"),),
+                help="once is enough: sum what was measured and whiten that, or normalise each reward by itself",
+            )
+            return
+
+
+def _normalised_part(facts: Facts, whole: Node) -> str | None:
+    """A component, normalised over the batch, of a weighted sum in which another one is not."""
+    summed = summands(whole, set(facts.shaped.values()))
+    matched = {name: match_zscore(facts.program.graph, node) for name, node in facts.shaped.items() if node in summed}
+    found = {
+        n: z is not None and z.over is Level.BATCH and z.where is None and z.by is None for n, z in matched.items()
+    }
+    return next((name for name in found if found[name]), None) if not all(found.values()) else None
+
+
+def _is_normalised(graph: Graph, node: Node, over: Level) -> bool:
+    """Whether a node is made of z-scores over the same rollouts: scaled, shifted, added up, whitened over the batch."""
+    found: ZScore | None = match_zscore(graph, node)
+    if found is not None and found.where is None and found.by is None and found.x.level is Level.ROLLOUT:
+        return found.over is over or (found.over is Level.BATCH and _is_normalised(graph, found.x, over))
+    inner = [a for a in node.args if a.level is Level.ROLLOUT and a.constant is None]
+    match node.op:
+        case "*" | "/" | "spread" | "neg" | "+" | "-" | "sum_components":
+            if any(a.level is not Level.BATCH for a in node.args if a not in inner and a.constant is None):
+                return False
+            if len(inner) > 1 and (node.op in ("*", "/") or over is Level.BATCH):
+                return False
+            return bool(inner) and all(_is_normalised(graph, a, over) for a in inner)
+    return False

@@ -1,0 +1,69 @@
+"""A scale that changes nothing.
+
+Without its `scale` every advantage is as it was: the component is normalised by itself (`decoupled`, `gdpo`), and a
+z-score does not see the scale of what it is made of. UniRL#146 is a scale of 15 that trained as 1 does.
+
+```yaml
+components:
+  format: {values: [0, 1], scale: [-2 + progress, 2 - progress]}
+  correctness: {range: [-3, 3]}
+advantage: gdpo                                  # ToolRL's smooth scale has no meaning here
+```
+
+Weigh instead (`weight: 2 - progress`), or sum before normalising (`grpo`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rewardspec.language.declarations import Component
+from rewardspec.lint.changes import changes_nothing, variation
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lint.scattered import scattered
+from rewardspec.syntax.tree import Call, Expr, If
+from rewardspec.text.diagnostics import Diagnostic
+
+
+@finding("scale-without-effect", __doc__)
+def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
+    for name, declaration in facts.declared.components.items():
+        plain = _unscaled(declaration.value) if declaration.says("scale") and declaration.value is not None else None
+        if plain is None:
+            continue
+        without = replace(declaration, value=plain)
+        if changes_nothing(facts, name, without, "scale-without-effect"):
+            itself = _keeps_its_value(facts, name, without)
+            yield facts.warn(
+                "scale-without-effect",
+                f"the scale of `{name}` changes no advantage",
+                facts.component_place(name, "scale"),
+                note="maps every value to itself" if itself else "cancelled by the normalisation",
+                help="leave it out" if itself else "use a `weight`, or sum before normalising (`grpo`)",
+            )
+
+
+def _unscaled(expr: Expr) -> Expr | None:
+    match expr:
+        case Call() if expr.function.text == "rescale":
+            return expr.arguments[0]
+        case If():
+            then = _unscaled(expr.then)
+            return None if then is None else If(expr.span, expr.condition, then, expr.otherwise)
+    return None
+
+
+def _keeps_its_value(facts: Facts, name: str, changed: Component) -> bool:
+    """Whether another declaration of a component gives it the same values, as groups from all over show."""
+    other = variation(facts.spec, name, changed)
+    if other is None:
+        return False
+    theirs = Facts(other)
+    node = next(c.shaped for c in theirs.question.program.components if c.name == name)
+    for group in scattered(facts):
+        own = facts.groups.shaped(name, group)
+        if own is None or own != facts.groups.elsewhere(theirs.groups, group, of=node):
+            return False
+    return True

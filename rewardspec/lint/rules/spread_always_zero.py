@@ -1,0 +1,64 @@
+"""Normalised within a subset in which nothing ever differs.
+
+`where=` leaves one rollout of a group, or only rollouts with equal values. One value, or equal ones, have no spread
+and a z-score of them is 0, always: the term is dead. It follows from the formula of the z-score, and is said where
+no group of up to 32 that was tried has a spread.
+
+```yaml
+components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
+advantage: zscore(correct) + zscore(style, where=style == max(style))
+```
+
+Widen the subset (`where=rank(style) > group_size / 2`), or compare it with the rest: `style - mean(style)`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lint.scattered import scattered
+from rewardspec.ops.domain import Level
+from rewardspec.text.diagnostics import Diagnostic
+
+SIZES = (4, 8, 16, 32)  # of groups that a spread is looked for in
+
+
+@finding("spread-always-zero", __doc__)
+def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
+    nodes = [n for n in walk([facts.question.root]) if n.op in ("std", "var") and n.args[1].constant is None]
+    if not nodes or facts.depends_on_batch("spread-always-zero"):
+        return
+    groups = [group for some in facts.groups.some.values() for group in some]
+    groups += [*_alike(facts), *(group for size in SIZES for group in scattered(facts, size))]
+    for node in nodes:
+        if node.args[0].level is Level.ROLLOUT and all(_is_flat(facts, node, group) for group in groups):
+            yield facts.warn(
+                "spread-always-zero",
+                "what is normalised here never differs within its `where=`",
+                facts.own_place(node),
+                note="always 0",
+                help="widen the subset, or compare it with the rest of the group: `x - mean(x)`",
+            )
+            return
+
+
+def _alike(facts: Facts) -> list[tuple]:
+    """Larger groups of rollouts of two or four kinds."""
+    states, _ = facts.question.states()
+    draw = random.Random(0)
+    columns = {name: points[0] for name, points in facts.question.coarse.items()}
+    return [
+        (tuple(draw.choices(draw.sample(states, min(kinds, len(states))), k=size)), columns, moment)
+        for size in SIZES
+        for kinds in (2, 4)
+        for moment in facts.question.moments
+    ]
+
+
+def _is_flat(facts: Facts, node: Node, group: tuple) -> bool:
+    values = facts.groups.values(node, group)
+    return values is not None and all(value == 0 for value in values)

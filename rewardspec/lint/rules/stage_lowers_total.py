@@ -1,0 +1,69 @@
+"""A stage that can take away from the total of who passes it.
+
+What a later stage adds can be below 0, so passing the stage before it can be worth less than failing there; that is
+what a policy learns to do. PRS puts a sigmoid around later stages for this reason (Eq. 15).
+
+```yaml
+signals: {process: {values: [-1, 0, 1]}, score: {range: [-3, 3]}}
+components:
+  staged:
+    stages:
+      - process
+      - {add: score, when: process >= 1}
+advantage: grpo
+```
+
+Write `squash: sigmoid`, or scale what is added to begin at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lint.rollouts import some_rollouts
+from rewardspec.lower.lower import Lowering
+from rewardspec.lower.values import Skip
+from rewardspec.syntax.tree import Expr
+from rewardspec.text.diagnostics import Diagnostic, Report
+
+
+@finding("stage-lowers-total", __doc__)
+def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
+    for name, declaration in facts.declared.components.items():
+        if declaration.says("squash"):
+            continue
+        passed: list[Expr] = []
+        for i, stage in enumerate(declaration.stages):
+            passed += [stage.when] if stage.when is not None else []
+            if i == 0 or stage.when is None:
+                continue
+            least = _least(facts, stage.add, passed)
+            if least is None or least >= 0:
+                continue
+            yield facts.warn(
+                "stage-lowers-total",
+                f"passing on to this stage of `{name}` can lower the total: it adds as little as {float(least):g}",
+                stage.add.span,
+                help="add `squash: sigmoid` to the component, or scale this to begin at 0",
+            )
+
+
+def _least(facts: Facts, add: Expr, passed: list[Expr]) -> Fraction | None:
+    """The least that a stage is seen to add where all of its conditions hold; None where nothing shows it."""
+    lowering = Lowering(facts.declared, Report())
+    try:
+        value = lowering.number(add, lowering.user)
+        gates = [lowering.condition(when, lowering.user) for when in passed]
+    except Skip:
+        return None
+    tried = some_rollouts([value, *gates])
+    if tried is None:
+        return None
+    columns, rows = tried
+    values, *conditions = (GroupEvaluator(n, columns, {})(rows, {}) for n in (value, *gates))
+    held = [v for v, *holds in zip(values, *conditions, strict=True) if v is not None and all(h == 1 for h in holds)]
+    return min(held, default=None)

@@ -1,0 +1,72 @@
+"""A group without spread is divided by almost nothing.
+
+What stands above a spread is not 0 where the spread is: `x / (std(x) + 1e-9)` of a group in which every `x` is 1
+is 1e9, a step that training does not survive. `zscore` is 0 there, and so is `(x - mean(x)) / (std(x) + 1e-9)`,
+to the last digit: without spread they have none above either. NeMo-RL#4161 is rounding noise times 4000, verl#6348
+another.
+
+```yaml
+components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
+advantage: zscore(correct) + style / (std(style) + 1e-9)
+```
+
+Write `zscore(style)`, or say what a group without spread has: `style / std(style) if std(style) > 0 else 0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.eps import SMALL
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.lint.table import table
+from rewardspec.text.diagnostics import Diagnostic
+from rewardspec.text.numbers import format_number
+
+HUGE = 100
+
+
+@finding("tiny-divisor", __doc__)
+def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
+    divisors = [n.args[1] for n in walk([facts.program.advantage]) if n.op == "/"]
+    if not facts.divides_by_eps and all(_padded(divisor)[0] is None for divisor in divisors):
+        return
+    if facts.depends_on_batch("tiny-divisor"):
+        return
+    facts = facts.with_eps if facts.divides_by_eps else facts
+    for node in (n for n in walk([facts.question.root]) if n.op == "/"):
+        spread, added = _padded(node.args[1])
+        if spread is None:
+            continue
+        for groups in facts.groups.some.values():
+            for group in groups:
+                flat, above = (facts.groups.values(n, group) for n in (spread, node.args[0]))
+                advantages = facts.groups.advantages(group)
+                if flat is None or above is None or advantages is None or None in advantages:
+                    continue
+                at = next((i for i, (s, x) in enumerate(zip(flat, above, strict=True)) if s == 0 and x), None)
+                if at is not None and abs(advantages[at]) >= HUGE:
+                    yield facts.warn(
+                        "tiny-divisor",
+                        f"without spread {float(above[at]):.3g} is divided by {format_number(added)}: "
+                        + table(facts, group, advantages),
+                        facts.own_place(node),
+                        help="`zscore` is 0 without spread; or say what is: `... if std(x) > 0 else 0`",
+                    )
+                    return
+
+
+def _padded(divisor: Node) -> tuple[Node | None, Fraction]:
+    """The spread and the small number of `std(x) + 1e-9` or `max(std(x), 1e-9)`."""
+    while divisor.op in ("spread", "sqrt"):
+        divisor = divisor.args[0]
+    if divisor.op not in ("+", "maximum"):
+        return None, SMALL
+    for one, other in (divisor.args, divisor.args[::-1]):
+        added = one.constant
+        if added is not None and 0 < added <= SMALL and any(n.op in ("std", "var") for n in walk([other])):
+            return other, added
+    return None, SMALL

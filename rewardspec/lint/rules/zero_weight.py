@@ -1,0 +1,34 @@
+"""A component with weight 0.
+
+It is measured, shaped and logged, and has no part in the advantage. Where that is meant (a metric to watch), it is
+a signal. It follows from the formula of the weighted sum.
+
+```yaml
+components:
+  correct: {values: [0, 1]}
+  style: {range: [0, 1], weight: 0}
+advantage: grpo
+```
+
+Declare it under `signals:`, or leave it out, or weigh it (`weight: 0.1`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.registry import finding
+from rewardspec.text.diagnostics import Diagnostic
+
+
+@finding("zero-weight", __doc__)
+def zero_weight(facts: Facts) -> Iterator[Diagnostic]:
+    for component in facts.program.components:
+        if component.weight.constant == 0:
+            yield facts.warn(
+                "zero-weight",
+                f"`{component.name}` has weight 0: nothing depends on it",
+                facts.component_place(component.name, "weight"),
+                help="declare it under `signals:`, or leave it out",
+            )

@@ -1,0 +1,55 @@
+"""Groups with values from all over their domains: what holds of them by chance holds."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from math import inf
+
+from rewardspec.groups.points import points_of, users_of
+from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.facts import Facts
+
+
+def scattered(facts: Facts, size: int = 4) -> list[tuple]:
+    """Groups with values from all over their domains: what holds of them by chance holds."""
+    draw = random.Random(0)
+
+    def value(node: Node, points: list):
+        if node.domain.values is not None:
+            return draw.choice(points)
+        lo = node.domain.lo if node.domain.lo > -inf else Fraction(-100)
+        hi = (
+            node.domain.hi
+            if node.domain.hi < inf
+            else max(Fraction(lo), *(p for p in points if p is not None)) * 2 + 100
+        )
+        return lo + (hi - lo) * Fraction(draw.randint(0, 997), 997)
+
+    fine, question = facts.question.fine, facts.question
+    moments = _moments(facts)
+    return [
+        (
+            tuple(tuple(value(node, points) for node, points in fine.items()) for _ in range(size)),
+            {name: draw.choice(points) for name, points in question.coarse.items()},
+            moments[i % len(moments)],
+        )
+        for i in range(max(25, 5 * len(moments)))
+    ]
+
+
+def _moments(facts: Facts) -> list[dict[str, Fraction]]:
+    """Moments of the run on both sides of, and between, all that a schedule does."""
+    order = walk([facts.question.root])
+    users = users_of(order)
+    given = {n.attributes[0]: n for n in order if n.op == "given" and n.attributes[0] in ("step", "progress")}
+    found = list(facts.question.moments)
+    for name, node in given.items():
+        for point in points_of(node.domain, node, users)[0]:
+            if len(found[0]) == 1:
+                found.append({"step": Fraction(round(point))})
+            else:
+                total = found[0]["total_steps"]
+                progress = point if name == "progress" else min(point / total, Fraction(1))
+                found.append({"step": progress * total, "total_steps": total, "progress": progress})
+    return [moment for i, moment in enumerate(found) if moment not in found[:i]]

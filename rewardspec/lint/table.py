@@ -1,0 +1,56 @@
+"""A group on a line of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from rewardspec.ir.graph import walk
+from rewardspec.lint.facts import Facts
+from rewardspec.lint.small_groups import Group
+from rewardspec.text.numbers import format_number
+
+MOST_COLUMNS = 5
+
+
+def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
+    """What each rollout of a group is worth, and what it gets: `(correct 0, length 1) gets 0.707; ...`."""
+    question = facts.question
+    columns = {name: values for name in facts.shaped if (values := facts.groups.shaped(name, group)) is not None}
+    outcome = facts.outcome and facts.outcome.component
+    telling = [name for name, values in columns.items() if name == outcome or len(set(values)) > 1]
+    telling = sorted(telling or columns, key=lambda name: len(set(columns[name])) < 2 and name != outcome)
+    shown = [[f"{n} {_shown(columns[n][i])}" for n in telling[:MOST_COLUMNS]] for i in range(len(advantages))]
+    reads = facts.outcome.reads if facts.outcome is not None else ()
+    for at, node in enumerate(question.fine):  # what says who is right; signals that components do not show
+        name, symbols = node.attributes[0], node.domain.symbols
+        if name in reads and name not in columns:
+            for row, values in zip(shown, group[0], strict=True):
+                row.insert(0, f"{name} {_shown(values[at], symbols)}")
+            continue
+        gets = {(tuple(row), a) for row, a in zip(shown, advantages, strict=True)}
+        differ = len({row[at] for row in group[0]}) > 1
+        if len({row for row, _ in gets}) < len(gets) and differ and name not in columns:
+            for row, values in zip(shown, group[0], strict=True):
+                row.append(f"{name} {_shown(values[at], symbols)}")
+    is_cut = sum(len(set(values)) > 1 or n == outcome for n, values in columns.items()) > MOST_COLUMNS
+    rows: dict[str, int] = {}
+    for cells, a in zip(shown, advantages, strict=True):
+        line = f"({', '.join([*cells, *(['...'] if is_cut else [])])}) gets {float(a):.3g}"
+        rows[line] = rows.get(line, 0) + 1
+    text = "; ".join(line if count == 1 else f"{count} x {line}" for line, count in rows.items())
+    if question.step == "shift":
+        text += ", before the step over the batch"
+    return text + at_moment(facts, group[2])
+
+
+def at_moment(facts: Facts, moment: dict[str, Fraction]) -> str:
+    """When a claim holds, where that is not the first step: ` at step 30`."""
+    read = {n.attributes[0] for n in walk(facts.question.nodes) if n.op == "given"}
+    when = [f"{name} {format_number(value)}" for name, value in moment.items() if name in read]
+    return f" at {', '.join(when)}" if when and any(moment.get(name) for name in ("step", "progress")) else ""
+
+
+def _shown(value: Any, symbols: Sequence[str] | None = None) -> str:
+    return "-" if value is None else symbols[int(value)] if symbols else format(float(value), ".4g")
