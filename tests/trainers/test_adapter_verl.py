@@ -110,6 +110,8 @@ def main_ppo(folder, *overrides, out="out.jsonl", steps=(1, 2), job=False):
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
         "HF_HUB_OFFLINE": "1",
         "RAY_DEDUP_LOGS": "0",
+        "RAY_prestart_worker_first_driver": "0",  # a process for each CPU, most of which would have nothing to do
+        "RAY_enable_worker_prestart": "0",
     }
     if job:
         variables = {"VERL_USE_EXTERNAL_MODULES": environment["VERL_USE_EXTERNAL_MODULES"]}
@@ -134,6 +136,7 @@ actor_rollout_ref.model.path=FOLDER/model actor_rollout_ref.rollout.name=vllm ac
 actor_rollout_ref.rollout.agent.num_workers=1 actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1
 actor_rollout_ref.actor.ppo_mini_batch_size=4 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1
 transfer_queue.backend.SimpleStorage.num_data_storage_units=1 ray_kwargs.ray_init.num_cpus=8
++ray_kwargs.ray_init.include_dashboard=false
 trainer.device=cpu trainer.n_gpus_per_node=1 trainer.logger=console trainer.total_training_steps=2
 trainer.total_epochs=1 trainer.val_before_train=false trainer.test_freq=-1 trainer.resume_mode=disable
 hydra.run.dir=FOLDER/hydra
