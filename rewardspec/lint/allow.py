@@ -38,8 +38,9 @@ def allowed_in_vain(facts: Facts, found: Sequence[Diagnostic]) -> Iterator[Diagn
             help = f"leave it out; `rewardspec explain {code}` says what to write instead"
             yield facts.warn("allow-without-effect", message, span, help=help)
         elif code not in registered():
-            help = did_you_mean(code, registered(), "`rewardspec list findings` shows all")
-            yield facts.warn("unknown-finding", f"there is no finding `{shorten(code)}` to allow", span, help=help)
+            message = f"there is no finding `{shorten(code)}` to allow"
+            near = did_you_mean(code, registered(), "`rewardspec list findings` shows all")
+            yield facts.warn("unknown-finding", message, span, help=near)
         elif component is not None and (registered()[code].of_spec or _is_elsewhere(facts, component, code, found)):
             whole = "is about the whole spec: no component can"
             elsewhere = f"is not found in `{component}`, which cannot"

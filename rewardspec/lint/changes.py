@@ -8,6 +8,7 @@ from rewardspec.groups.batch import over_batch
 from rewardspec.groups.points import users_of
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.patterns import match_zscore
+from rewardspec.ir.stack import deep_stack
 from rewardspec.language.declarations import Component
 from rewardspec.lint.eps import SMALL, outweighed_by_eps
 from rewardspec.lint.facts import OF_BATCH, Facts
@@ -15,7 +16,7 @@ from rewardspec.lint.scattered import scattered
 from rewardspec.lower.lower import lower
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
-from rewardspec.spec import Spec, deep_stack
+from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import Report
 
 MOST_LOWERED = 6_000  # nodes, over all components whose weight or scale is changed to see what it does
@@ -84,18 +85,19 @@ def _only_divides(facts: Facts) -> bool:
 
 def _same_graphs(facts: Facts, theirs: Facts) -> bool:
     """Whether two specs are the same but for what z-scores cancel, so that all their advantages are."""
-    numbers: dict[tuple, int] = {}
+    numbers: dict[tuple[object, ...], int] = {}
     first, second = (_numbered(of.question.program, numbers) for of in (facts, theirs))
     return first == second
 
 
-def _numbered(program: Program, numbers: dict[tuple, int]) -> int:
+def _numbered(program: Program, numbers: dict[tuple[object, ...], int]) -> int:
     """A number for the advantage, equal for equal values: a z-score goes by what it is of, less scale and shift."""
     own: dict[Node, int] = {}
 
     def number(node: Node) -> int:
         if node in own:
             return own[node]
+        key: tuple[object, ...]
         z = match_zscore(program.graph, node)
         if z and z.where is None and z.by is None and z.eps is None:
             key = ("zscore", z.over, z.ddof, number(_unscaled_node(z.x, z.over)))

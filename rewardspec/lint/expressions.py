@@ -49,8 +49,8 @@ def own_expressions(declared: Declarations) -> Iterator[tuple[Expr, Expr]]:
     wholes += [definition.body for definition in declared.values.values()]
     wholes += [declared.keep, declared.refill, declared.advantage]
     seen: set[tuple[Span, type]] = set()
-    for whole in wholes:
-        for part in parts(whole) if whole is not None else ():
+    for whole in (expr for expr in wholes if expr is not None):
+        for part in parts(whole):
             if part.span.source is declared.source and (part.span, type(part)) not in seen:
                 seen.add((part.span, type(part)))
                 yield whole, part

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 from rewardspec.groups.batch import over_batch, without_batch
 from rewardspec.groups.question import Question
 from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.stack import deep_stack
 from rewardspec.lint.expressions import own_expressions
 from rewardspec.lint.gates import gating
 from rewardspec.lint.outcome import Outcome, declared_outcome, most_like_an_outcome, named_outcome
 from rewardspec.lint.small_groups import SmallGroups
 from rewardspec.lower.lower import lower
 from rewardspec.ops.domain import Level
-from rewardspec.spec import Spec, deep_stack
+from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Name
 from rewardspec.text.diagnostics import Diagnostic, Label, Report
 from rewardspec.text.source import Span
@@ -56,7 +57,7 @@ class Facts:
         self.answers: dict[Callable[..., Any], Any] = {}  # of questions that are marked `@once`
 
     def warn(
-        self, code: str, message: str, span: Span, *, help: str, labels: tuple[Label, ...] = (), note: str = ""
+        self, code: str, message: str, span: Span, *, help: str | None, labels: tuple[Label, ...] = (), note: str = ""
     ) -> Diagnostic:
         return Diagnostic(code, message, span, help, labels, note, severity="warning")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rewardspec.lint.facts import OF_BATCH, Facts
+from rewardspec.lint.small_groups import Group
 from rewardspec.lint.table import at_moment
 from rewardspec.text.diagnostics import Label
 from rewardspec.text.numbers import format_number
 from rewardspec.text.source import Span
 
 
-def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, tuple, tuple]]:
+def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, Group, Group]]:
     """(column, a group of three, the group with one value of the column missing), for groups with none missing."""
     policies = {name: column.missing for name, column in facts.declared.columns.items() if column.missing != "error"}
     nodes = list(facts.question.fine)
@@ -33,20 +35,20 @@ def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, tuple, tuple]]
                     yield name, (members, columns, moment), (spoilt, columns, moment)
 
 
-def measured_without_advantage(facts: Facts, group: tuple, advantages: list) -> bool:
+def measured_without_advantage(facts: Facts, group: Group, advantages: list[Any]) -> bool:
     """Whether something was measured of the first rollout that has no advantage, which ends the call."""
     at = advantages.index(None)
     measured = (facts.groups.shaped(component, group) for component in facts.shaped)
     return any(values is not None and values[at] is not None for values in measured)
 
 
-def told(facts: Facts, group: tuple, spoilt: tuple, before: list, after: list) -> str:
+def told(facts: Facts, group: Group, spoilt: Group, before: list[Any], after: list[Any]) -> str:
     """Both groups on a line: what was measured, and what each rollout gets."""
     when = at_moment(facts, group[2])
     return f"{rows(facts, group, spoilt)} get {listed(after)}; with the value, {listed(before)}{when}"
 
 
-def rows(facts: Facts, group: tuple, spoilt: tuple | None = None) -> str:
+def rows(facts: Facts, group: Group, spoilt: Group | None = None) -> str:
     """What was measured of each rollout; `-` where that is missing in the other group."""
     rows = []
     for row, other in zip(group[0], (spoilt or group)[0], strict=True):
@@ -59,7 +61,7 @@ def rows(facts: Facts, group: tuple, spoilt: tuple | None = None) -> str:
     return ", ".join(rows)
 
 
-def listed(advantages: list) -> str:
+def listed(advantages: list[Any]) -> str:
     return ", ".join("nothing" if a is None else f"{float(a):.3g}" for a in advantages)
 
 

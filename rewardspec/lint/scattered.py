@@ -9,9 +9,10 @@ from math import inf
 from rewardspec.groups.points import points_of, users_of
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.small_groups import Group
 
 
-def scattered(facts: Facts, size: int = 4) -> list[tuple]:
+def scattered(facts: Facts, size: int = 4) -> list[Group]:
     """Groups with values from all over their domains: what holds of them by chance holds."""
     draw = random.Random(0)
 

@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from rewardspec.ir.checks import find_checks
+from rewardspec.ir.stack import deep_stack
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.missing import listed, measured_without_advantage, rows
 from rewardspec.lint.registry import finding
+from rewardspec.lint.small_groups import Group
 from rewardspec.lint.table import at_moment
 from rewardspec.lower.lower import lower
-from rewardspec.spec import deep_stack
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.text.diagnostics import Diagnostic, Report
 from rewardspec.text.source import Source
@@ -53,7 +55,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
         )
 
 
-def _undefined(facts: Facts) -> tuple[tuple, list] | None:
+def _undefined(facts: Facts) -> tuple[Group, list[Any]] | None:
     """A small group with nothing missing, and its advantages, of which one is."""
     for group, advantages in facts.groups.each():
         if any(None in row for row in group[0]) or advantages is None or None not in advantages:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 from rewardspec.groups.parts import connected, independent_terms
 from rewardspec.groups.points import PolicyModel, column_points, users_of
@@ -28,6 +29,7 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import NO_LENGTH, OF_BATCH, Facts
 from rewardspec.lint.registry import finding
+from rewardspec.lint.small_groups import Row
 from rewardspec.lower.program import Program
 from rewardspec.text.diagnostics import Diagnostic, Label
 
@@ -98,7 +100,7 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
             yield size, sum(dead), is_all
 
 
-def _alike_groups(states: States, size: int) -> Iterator[tuple[tuple, dict, float]]:
+def _alike_groups(states: States, size: int) -> Iterator[tuple[tuple[Row, ...], dict[str, Any], float]]:
     """Groups of one rollout `size` times, and how often they come up."""
     for columns, odds in states.groups:
         for row, mass in states.rollouts.items():

@@ -23,15 +23,19 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import product
 from math import prod
+from typing import Any
 
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import NOT_EXACT, Facts
 from rewardspec.lint.gates import gate_names
 from rewardspec.lint.registry import finding
 from rewardspec.lint.right_and_wrong import group_with_wrong_above_right
+from rewardspec.lint.small_groups import Group, Row
 from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic, Label
 from rewardspec.text.numbers import format_number
+
+Kinds = dict[tuple[bool, bool], Row]  # (has all of one reward, has all of another) to a rollout
 
 GROUPS_OF = (2, 4, 8, 16)
 MOST_STATES = 512  # of a rollout; of more of them only those that two rewards make
@@ -126,7 +130,7 @@ def _worth(facts: Facts, name: str) -> Fraction | None:
     return None if weight is None else weight * (domain.hi - domain.lo)
 
 
-def _states(facts: Facts) -> dict[tuple, dict] | None:
+def _states(facts: Facts) -> dict[Row, dict[str, Any]] | None:
     """What a rollout can measure, and what its rewards are worth then; None where that is too much to look through."""
     states, complete = facts.question.states()
     if not complete or len(states) > MOST_STATES:
@@ -134,23 +138,25 @@ def _states(facts: Facts) -> dict[tuple, dict] | None:
     return {state: worth for state in states if (worth := _worth_in(facts, state, facts.shaped)) is not None}
 
 
-def _worth_in(facts: Facts, state: tuple, names: Iterable[str]) -> dict | None:
+def _worth_in(facts: Facts, state: Row, names: Iterable[str]) -> dict[str, Any] | None:
     alone = ((state,), *_setting(facts))
     found = {name: facts.groups.shaped(name, alone) for name in names}
     return None if None in found.values() else {name: value for name, (value,) in found.items()}
 
 
-def _setting(facts: Facts) -> tuple[dict, dict]:
+def _setting(facts: Facts) -> tuple[dict[str, Any], dict[str, Fraction]]:
     """The columns of the group, and the moment, that are looked at."""
     return {name: points[0] for name, points in facts.question.coarse.items()}, facts.question.moments[0]
 
 
-def _kinds(facts: Facts, hard: str, easy: str, states: dict[tuple, dict] | None) -> dict[tuple, tuple] | None:
+def _kinds(
+    facts: Facts, hard: str, easy: str, states: dict[Row, dict[str, Any]] | None
+) -> dict[tuple[bool, bool], Row] | None:
     """(has all of `hard`, has all of `easy`) to a rollout, alike in all else; None where the two do not go alone."""
     if states is None:
         states = _states_of_two(facts, hard, easy)
     ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
-    alike: dict[tuple, dict[tuple, tuple]] = {}
+    alike: dict[tuple, dict[tuple[bool, bool], Row]] = {}
     for state, worth in states.items():
         if all(worth[name] in ends[name] for name in (hard, easy)):
             rest = tuple(value for name, value in worth.items() if name not in (hard, easy))
@@ -158,7 +164,7 @@ def _kinds(facts: Facts, hard: str, easy: str, states: dict[tuple, dict] | None)
     return next((k for k in alike.values() if (True, False) in k and (False, True) in k), None)
 
 
-def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[tuple, dict]:
+def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[Row, dict[str, Any]]:
     """Rollouts that differ in the columns of two rewards alone, and what all rewards on these columns are worth."""
     own = {n for n in walk([facts.shaped[name] for name in (hard, easy)]) if n.op == "column"}
     own_names = {n.attributes[0] for n in own}
@@ -170,7 +176,9 @@ def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[tuple, dict]:
     return {row: worth for row in rows if (worth := _worth_in(facts, row, touched)) is not None}
 
 
-def _overtaken(facts: Facts, hard: str, easy: str, kinds: dict[tuple, tuple]) -> tuple[tuple, list] | None:
+def _overtaken(
+    facts: Facts, hard: str, easy: str, kinds: dict[tuple[bool, bool], Row]
+) -> tuple[Group, list[Any]] | None:
     """A group, and its advantages, in which a rollout with only `easy` is above one with only `hard`.
 
     The two are alike in all else, and so are the other rollouts of the group.
@@ -193,7 +201,7 @@ def _overtaken(facts: Facts, hard: str, easy: str, kinds: dict[tuple, tuple]) ->
     return None
 
 
-def _groups(kinds: dict[tuple, tuple]) -> Iterator[tuple]:
+def _groups(kinds: Kinds) -> Iterator[tuple[Row, ...]]:
     """Groups in which one of the two is as rare, or as common, as it gets: the smallest first."""
     only_hard, only_easy = kinds[True, False], kinds[False, True]
     both, neither = kinds.get((True, True)), kinds.get((False, False))

@@ -28,7 +28,7 @@ from rewardspec.text.diagnostics import Diagnostic
 @finding("keep-dead-groups", __doc__, of_spec=True)
 def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     keep, outcome = facts.question.program.keep, facts.outcome
-    if facts.program.keep is None or facts.program.keep.constant is not None:
+    if keep is None or facts.program.keep is None or facts.program.keep.constant is not None:
         return
     if outcome is None:
         facts.leave_out("keep-dead-groups", NO_OUTCOME)

@@ -28,7 +28,7 @@ def negative_outcome(facts: Facts) -> Iterator[Diagnostic]:
     outcome = facts.outcome
     name = outcome.component if outcome is not None else named_component(facts.declared, facts.program)
     component = next((c for c in facts.program.components if c.name == name), None)
-    if component is None or component.weight.domain.hi >= 0 or component.shaped.domain.hi <= 0:
+    if name is None or component is None or component.weight.domain.hi >= 0 or component.shaped.domain.hi <= 0:
         return
     if not reads_weights(facts.declared):
         return  # which is said of the weight

@@ -29,6 +29,7 @@ from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
+from rewardspec.lint.small_groups import Group
 from rewardspec.lint.words import words_of
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.text.diagnostics import Diagnostic, Label
@@ -82,7 +83,7 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
                 return
 
 
-def _in_floats(facts: Facts, group: tuple) -> list[float | None]:
+def _in_floats(facts: Facts, group: Group) -> list[float | None]:
     """The advantages of a group, where eps leaves them no exact value."""
     members, columns, moment = group
     rows = [tuple(None if v is None else float(v) for v in row) for row in members]
@@ -100,7 +101,7 @@ def _counts_without_end(facts: Facts, column: Node) -> bool:
     return name not in facts.declared.components or bool(words_of(name) & COUNTS)
 
 
-def _changed(facts: Facts, group: tuple) -> tuple[str, Fraction] | None:
+def _changed(facts: Facts, group: Group) -> tuple[str, Fraction] | None:
     """The component in which two rollouts differ, and by how much.
 
     None if one differs by over 1% of what it can, but for those that compare rollouts themselves (`minmax(tokens)`).

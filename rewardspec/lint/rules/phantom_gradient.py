@@ -24,6 +24,7 @@ from rewardspec.lint.facts import Facts
 from rewardspec.lint.paid import gate_rest_help, pays
 from rewardspec.lint.registry import finding
 from rewardspec.lint.right_and_wrong import groups_with_outcome, right_in
+from rewardspec.lint.small_groups import Group
 from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.numbers import format_number
@@ -34,8 +35,9 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     for group, advantages in groups_with_outcome(facts, "phantom-gradient"):
         if len(set(advantages)) > 1 and _is_all_wrong(facts, group):
             outcome = facts.outcome
+            assert outcome is not None, "these groups have one"
             failed = f"`{outcome.condition}` holds for none"
-            if outcome.is_binary:
+            if outcome.is_binary and outcome.component is not None:
                 failed = f"every `{outcome.component}` is {format_number(facts.shaped[outcome.component].domain.lo)}"
             yield facts.warn(
                 "phantom-gradient",
@@ -47,12 +49,13 @@ def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
             return
 
 
-def _is_all_wrong(facts: Facts, group: tuple) -> bool:
+def _is_all_wrong(facts: Facts, group: Group) -> bool:
     """Whether all rollouts are wrong, and alike in all that says so and in all penalties."""
     right = right_in(facts, group)
     if right is None or any(r is not False for r in right):
         return False
     truth = facts.question.program.outcome
+    assert truth is not None, "these groups have one"
     reads = {n for n in walk([truth.holds, truth.fails]) if n.op == "column"}
     if any(len({row[at] for row in group[0]}) > 1 for at, n in enumerate(facts.question.fine) if n in reads):
         return False

@@ -21,6 +21,7 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.lint.scattered import scattered
+from rewardspec.lint.small_groups import Group
 from rewardspec.ops.domain import Level
 from rewardspec.text.diagnostics import Diagnostic
 
@@ -46,7 +47,7 @@ def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
             return
 
 
-def _alike(facts: Facts) -> list[tuple]:
+def _alike(facts: Facts) -> list[Group]:
     """Larger groups of rollouts of two or four kinds."""
     states, _ = facts.question.states()
     draw = random.Random(0)
@@ -59,6 +60,6 @@ def _alike(facts: Facts) -> list[tuple]:
     ]
 
 
-def _is_flat(facts: Facts, node: Node, group: tuple) -> bool:
+def _is_flat(facts: Facts, node: Node, group: Group) -> bool:
     values = facts.groups.values(node, group)
     return values is not None and all(value == 0 for value in values)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb
+from typing import Any
 
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import NOT_EXACT, Facts
@@ -103,12 +104,12 @@ def _count(facts: Facts, size: int) -> int:
     return comb(len(states) + size - 1, size) if complete else MOST_LOOKED_AT + 1
 
 
-def _each(points: dict[str, list]) -> Iterator[dict]:
+def _each(points: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
     for values in product(*points.values()):
         yield dict(zip(points, values, strict=True))
 
 
-def _at(facts: Facts, columns: dict, moment: dict) -> str:
+def _at(facts: Facts, columns: dict[str, Any], moment: dict[str, Fraction]) -> str:
     """The kind of group, and the moment, that a count is of: ` where `d` is 2, at step 30`."""
     nodes = {n.attributes[0]: n for n in walk(facts.question.nodes) if n.op == "column"}
     where = []
@@ -128,7 +129,7 @@ def _under(facts: Facts, scheme: str) -> Facts | None:
     return None if other is None else Facts(other)
 
 
-def _distinct(all_advantages: Iterator[list | None]) -> int | None:
+def _distinct(all_advantages: Iterator[list[Any] | None]) -> int | None:
     """How many advantage groups can be told apart; None where some have no exact value."""
     found = set()
     for advantages in all_advantages:
