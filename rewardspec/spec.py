@@ -18,6 +18,7 @@ from rewardspec.function import AdvantageFunction
 from rewardspec.ir.node import canonical, walk
 from rewardspec.ir.stack import deep_stack
 from rewardspec.language.declarations import Column, Component, Declarations, Use
+from rewardspec.language.files import read_file
 from rewardspec.language.prelude import dialects, under
 from rewardspec.language.reader import read_declarations
 from rewardspec.lower.lower import Decide, lower
@@ -26,7 +27,6 @@ from rewardspec.lower.single import total_of_one
 from rewardspec.reward_tokens import RewardTokens
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.syntax.tree import Expr, If, Number
-from rewardspec.syntax.yaml import LARGEST_FILE
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError, shorten
 from rewardspec.text.shown import shown
 from rewardspec.text.source import Source
@@ -313,30 +313,6 @@ def load(path: str | PathLike[str], *, constants: Mapping[str, object] = {}, adv
     if source is None:
         raise SpecError(report.sorted())
     return loads(source.text, source.name, constants=constants, advantage=advantage)
-
-
-MOST_BYTES = LARGEST_FILE * 4
-
-
-def read_file(path: str | PathLike[str]) -> tuple[Source | None, Report]:
-    """The text of a file; None where it is too large or not UTF-8."""
-    with open(path, "rb") as file:
-        return read_bytes(file.read(MOST_BYTES + 1), str(path))
-
-
-def read_bytes(data: bytes, name: str) -> tuple[Source | None, Report]:
-    """The text that the bytes of a file are; None where they are over `MOST_BYTES`, or not UTF-8."""
-    report = Report()
-    if len(data) > MOST_BYTES:
-        report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", Source(name, "").span(0, 0))
-        return None, report
-    try:
-        return Source(name, data.decode("utf-8-sig").replace("\r\n", "\n")), report
-    except UnicodeDecodeError as error:
-        before = Source(name, data[: error.start].decode("utf-8", "replace"))
-        at = len(before.text)
-        report.error("encoding", "the file is not UTF-8 text", before.span(at, at), help="save it as UTF-8")
-        return None, report
 
 
 def compile(spec: Spec | str | PathLike[str], *, dialect: str | None = None) -> AdvantageFunction:

@@ -10,7 +10,8 @@ import typer
 
 from rewardspec.cli.options import constants_of
 from rewardspec.cli.printing.lines import misuse, say
-from rewardspec.spec import MOST_BYTES, Spec, read_bytes, read_file
+from rewardspec.language.files import MOST_BYTES, read_bytes, read_file
+from rewardspec.spec import Spec
 from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError
 from rewardspec.text.shown import shown

@@ -20,21 +20,21 @@ _EXPRESSION: Schema = {"type": ["string", "number", "boolean"], "pattern": r"\S"
 _NUMBER: Schema = {"type": ["number", "string"], "pattern": r"\S", "description": "a number, such as `0.5` or `1/3`"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class One:
     """A single value, kept as text. `schema`: how editors check it."""
 
     schema: Schema = field(default_factory=lambda: {"type": _ANY})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reason:
     """Why a finding is meant: a text in words."""
 
     schema: Schema = field(default_factory=lambda: {"type": ["string"], "pattern": r"\S"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice:
     """One of several words; `default` where none is written."""
 
@@ -42,21 +42,21 @@ class Choice:
     default: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Several:
     """A list of single values, one at least."""
 
     item: Schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pair:
     """A list of two single values: lowest and highest."""
 
     item: Schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Named:
     """Names of the user's, each with a value of one kind. `limits`: more for editors."""
 
@@ -64,12 +64,12 @@ class Named:
     limits: Schema = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Free:
     """Options by name, of any kind."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """A mapping with keys of its own. `short`: the key that a single value in its place stands for."""
 
@@ -80,7 +80,7 @@ class Part:
     may_be_empty: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parts:
     """A list of mappings that have keys of their own."""
 
@@ -90,7 +90,7 @@ class Parts:
 Kind = One | Reason | Choice | Several | Pair | Named | Free | Part | Parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Key:
     """What stands under a key, and what it means. `required`: the part is left out where it is missing."""
 

@@ -133,6 +133,18 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
 
 
+def test_yaml_and_keys_are_not_known_past_the_reader():
+    own = ("syntax", "language")
+    inner = ("rewardspec.syntax.yaml", "rewardspec.language.keys", "rewardspec.language.shape")
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in FILES
+        for module, _ in imports(path)
+        if path.relative_to(PACKAGE).parts[0] not in own and module.startswith(inner)
+    }
+    assert not users
+
+
 def modules():
     """Every module of the package to those of the package that it imports, wherever the import stands."""
     names = {}

@@ -1,0 +1,32 @@
+"""The text of a spec file, within limits."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from rewardspec.syntax.yaml import LARGEST_FILE
+from rewardspec.text.diagnostics import Report
+from rewardspec.text.source import Source
+
+MOST_BYTES = LARGEST_FILE * 4
+
+
+def read_file(path: str | PathLike[str]) -> tuple[Source | None, Report]:
+    """The text of a file; None where it is too large or not UTF-8."""
+    with open(path, "rb") as file:
+        return read_bytes(file.read(MOST_BYTES + 1), str(path))
+
+
+def read_bytes(data: bytes, name: str) -> tuple[Source | None, Report]:
+    """The text that the bytes of a file are; None where they are over `MOST_BYTES`, or not UTF-8."""
+    report = Report()
+    if len(data) > MOST_BYTES:
+        report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", Source(name, "").span(0, 0))
+        return None, report
+    try:
+        return Source(name, data.decode("utf-8-sig").replace("\r\n", "\n")), report
+    except UnicodeDecodeError as error:
+        before = Source(name, data[: error.start].decode("utf-8", "replace"))
+        at = len(before.text)
+        report.error("encoding", "the file is not UTF-8 text", before.span(at, at), help="save it as UTF-8")
+        return None, report
