@@ -33,7 +33,7 @@ lint: $(VENV)/.check  ## what a linter finds, the layout of the code, and types
 	$(BIN)/python -m mypy
 
 # What breaks becomes a file in tests/random/seeds, which every run of the tests tries. SEED=N repeats a run.
-fuzz: $(VENV)/.test  ## FUZZ times as many specs as the tests try, new ones every time
+fuzz: $(VENV)/.test  ## FUZZ times as many random specs as the tests try
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest --numprocesses $(WORKERS) $(SEARCHES) $(addprefix --hypothesis-seed=,$(SEED))
 
 test-openrlhf: $(OPENRLHF)/.test  ## the OpenRLHF adapter in OpenRLHF itself
