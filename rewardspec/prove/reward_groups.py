@@ -24,7 +24,6 @@ Given = Mapping[str, Fraction]  # `step`, `total_steps` and `progress`
 
 MOST_COUNTED_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
 MOST_REAL_ROLLOUTS = 20_000  # rollouts in them, where values are no sums of roots and take longer
-NOT_ROOTS = ("sigmoid", "tanh", "exp", "log", "cos", "sqrt", "**")
 MOST_KINDS = 12  # of reward vectors that kinds of groups have, whose overlaps are counted
 
 
@@ -55,7 +54,7 @@ def count_reward_groups(program: Program, size: int, given: Given, allowance: Al
 
 def most_groups(nodes: Sequence[Node], size: int) -> int:
     """How many groups are tried, given what their values are computed by."""
-    return MOST_REAL_ROLLOUTS // size if any(n.op in NOT_ROOTS for n in walk(nodes)) else MOST_COUNTED_GROUPS
+    return MOST_REAL_ROLLOUTS // size if any(n.operator.real for n in walk(nodes)) else MOST_COUNTED_GROUPS
 
 
 def _is_coarse_column(node: Node) -> bool:

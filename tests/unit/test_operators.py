@@ -31,6 +31,17 @@ def test_sets_of_operators():
         assert ELEMENTWISE[ELEMENTWISE[name].opposite].opposite == name
 
 
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_file_lists_the_comparisons_again(path):
+    if path.relative_to(PACKAGE).parts[0] in ("syntax", "ops"):  # the language's own text, and the declarations
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        listed = {item.value for item in getattr(node, "elts", []) if isinstance(item, ast.Constant)}
+        assert not listed >= COMPARISONS, (
+            f"{path.relative_to(PACKAGE)}:{node.lineno}: use COMPARISONS of ops/operators.py"
+        )
+
+
 # Every name that code asks a node for -----------------------------------------------------------
 
 

@@ -27,10 +27,9 @@ from rewardspec.lint.registry import finding
 from rewardspec.lint.rollouts import some_rollouts
 from rewardspec.lower.lower import Lowering
 from rewardspec.lower.values import Skip
+from rewardspec.ops.operators import COMPARISONS
 from rewardspec.syntax.tree import Expr
 from rewardspec.text.diagnostics import Diagnostic, Label, Report
-
-COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 @finding("gate-on-moving-scale", __doc__)
