@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from rewardspec.language.place import Place
-from rewardspec.language.scalars import read_expression as read_expression
 from rewardspec.ops.domain import Domain, Level
 from rewardspec.syntax.tree import Expr, Signature
 from rewardspec.text.source import Source, Span

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rewardspec.groups.batch import over_batch
 from rewardspec.groups.points import users_of
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.patterns import match_zscore
-from rewardspec.ir.stack import deep_stack
 from rewardspec.language.declarations import Component
 from rewardspec.lint.eps import SMALL, outweighed_by_eps
 from rewardspec.lint.facts import OF_BATCH, Facts
 from rewardspec.lint.scattered import scattered
-from rewardspec.lower.lower import lower
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.spec import Spec
-from rewardspec.text.diagnostics import Report
+from rewardspec.text.diagnostics import SpecError
 
 MOST_LOWERED = 6_000  # nodes, over all components whose weight or scale is changed to see what it does
 
@@ -126,7 +122,8 @@ def _unscaled_node(node: Node, over: Level) -> Node:
 
 
 def variation(spec: Spec, name: str, changed: Component) -> Spec | None:
-    declared = replace(spec.declarations, components={**spec.declarations.components, name: changed})
-    with deep_stack():
-        program = lower(declared, Report())
-    return None if program is None else Spec(spec.source, declared, program, spec.diagnostics)
+    """The spec with another form of one component; None where it comes to nothing."""
+    try:
+        return spec.varied(components={**spec.declarations.components, name: changed})
+    except SpecError:
+        return None

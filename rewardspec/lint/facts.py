@@ -11,16 +11,14 @@ from typing import Any, TypeVar
 from rewardspec.groups.batch import over_batch, without_batch
 from rewardspec.groups.question import Question
 from rewardspec.ir.graph import Node, walk
-from rewardspec.ir.stack import deep_stack
 from rewardspec.lint.expressions import own_expressions
 from rewardspec.lint.gates import gating
 from rewardspec.lint.outcome import Outcome, declared_outcome, most_like_an_outcome, named_outcome
 from rewardspec.lint.small_groups import SmallGroups
-from rewardspec.lower.lower import lower
 from rewardspec.ops.domain import Level
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Name
-from rewardspec.text.diagnostics import Diagnostic, Label, Report
+from rewardspec.text.diagnostics import Diagnostic, Label, SpecError
 from rewardspec.text.source import Span
 
 MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
@@ -148,10 +146,9 @@ class Facts:
     @cached_property
     def with_eps(self) -> Facts:
         """The same spec with eps as it is, where `question` has 0 for it."""
-        declared = replace(self._asked.declarations, given={**self.declared.given, "eps": self.declared.eps})
-        with deep_stack():
-            program = lower(declared, Report())
-        if program is None:
+        try:
+            program = self._asked.varied(given={**self.declared.given, "eps": self.declared.eps}).program
+        except SpecError:
             return self
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)

@@ -18,19 +18,16 @@ out: `keep: any(correct)`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from rewardspec.ir.checks import find_checks
-from rewardspec.ir.stack import deep_stack
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.missing import listed, measured_without_advantage, rows
 from rewardspec.lint.registry import finding
 from rewardspec.lint.small_groups import Group
 from rewardspec.lint.table import at_moment
-from rewardspec.lower.lower import lower
 from rewardspec.syntax.expression import parse_expression
-from rewardspec.text.diagnostics import Diagnostic, Report
+from rewardspec.text.diagnostics import Diagnostic, Report, SpecError
 from rewardspec.text.source import Source
 
 MOST_TRIED_KEEPS = 4  # conditions that a help may propose, tried one by one
@@ -73,12 +70,10 @@ def _that_leaves_out(facts: Facts) -> str:
     for condition in [*([facts.outcome.any] if facts.outcome else []), *usual[:MOST_TRIED_KEEPS]]:
         source = Source("keep", condition)
         keep = parse_expression(condition, source.span, Report())
-        declared = replace(facts.declared, keep=keep)
-        with deep_stack():
-            program = lower(declared, Report())
-        if (
-            program is not None
-            and _undefined(Facts(replace(facts.spec, declarations=declared, program=program))) is None
-        ):
+        try:
+            kept = facts.spec.varied(keep=keep)
+        except SpecError:
+            continue
+        if _undefined(Facts(kept)) is None:
             return f" {condition}"
     return ""
