@@ -1,4 +1,4 @@
-"""The function that a spec compiles to: a module of emitted source, loaded from the text that `compile` prints."""
+"""The function that a spec compiles to, and what it returns."""
 
 from __future__ import annotations
 
@@ -8,37 +8,147 @@ import itertools
 import linecache
 import sys
 import weakref
+from abc import ABC, ABCMeta, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rewardspec.text.diagnostics import shorten
+from rewardspec.text.html import html_table
 
-if TYPE_CHECKING:  # a spec compiles itself, so it comes above
+if TYPE_CHECKING:  # a spec compiles itself, so it comes above; torch is imported by what runs
+    import numpy as np
+    from torch import Tensor
+
     from rewardspec.spec import Spec
+
+    Values = Tensor | np.ndarray[Any, Any] | Sequence[object]
+    Groups = int | Tensor | np.ndarray[Any, Any] | Sequence[Hashable]
+
+FIRST = 8  # rollouts that a result shows
+
+
+class Result(ABC):
+    """What an advantage function returns for a batch of N rollouts in P groups.
+
+    out = fn({"correct": [1, 0, 1, 1]}, groups=2)
+    out.advantages  # tensor([0.7071, -0.7071, 0.0000, 0.0000])
+
+    Rows are in the caller's order, groups in order of first appearance.
+    advantages: [N], float32 or float64, on the device of the columns.
+    """
+
+    advantages: Tensor
+
+    @property
+    @abstractmethod
+    def rewards(self) -> dict[str, Tensor]:
+        """Each component's shaped value, [N], NaN where it was ignored."""
+
+    @property
+    @abstractmethod
+    def shares(self) -> dict[str, Tensor] | None:
+        """Each component's share of the advantage, [N]; None where the advantage is no sum of shares."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> dict[str, Tensor]:
+        """The weight of each component in force: [] for the batch, or [P]."""
+
+    @property
+    @abstractmethod
+    def total(self) -> Tensor | None:
+        """The spec's `total`, or the weighted sum of the rewards, [N]; None for a spec that has no room for it."""
+
+    @property
+    @abstractmethod
+    def kept(self) -> Tensor:
+        """Whether each group stands in the batch, [P]; groups outside have advantage 0."""
+
+    @property
+    @abstractmethod
+    def copies(self) -> Tensor:
+        """How often each group stands in the batch, [P], where groups are drawn again; else 1 if kept, or 0."""
+
+    @property
+    @abstractmethod
+    def refilled(self) -> tuple[Tensor, Tensor]:
+        """Which row stands in each place of the batch, [M], and its advantage there, [M]: for trainers that move rows.
+
+        The advantage of a group is shared by its copies. M is N where all groups are of one size.
+        """
+
+    @abstractmethod
+    def metrics(self) -> dict[str, float]:
+        """Floats to log, fetched from the device together: `rollouts_without_signal`, `reward/NAME`, `share/NAME`..."""
+
+    def __repr__(self) -> str:
+        found = self.metrics()
+        if not found:
+            return "<Result of no rollouts>"
+        return (
+            f"<Result of {len(self.advantages)} rollouts in {len(self.kept)} groups: "
+            f"{found['groups_without_signal']:.0%} of the groups without signal>"
+        )
+
+    def _repr_html_(self) -> str:
+        n = len(self.advantages)
+        columns: dict[str, Tensor] = {"advantage": self.advantages}
+        columns |= {f"reward {name}": values for name, values in self.rewards.items()}
+        columns |= {f"share {name}": values for name, values in (self.shares or {}).items()}
+        listed = [values[:FIRST].tolist() for values in columns.values()]
+        rows = [[i, *(f"{values[i]:.4g}" for values in listed)] for i in range(min(n, FIRST))]
+        rows += [["...", *("" for _ in columns)]] if n > FIRST else []
+        note = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics().items())
+        return html_table(f"{n} rollouts in {len(self.kept)} groups", ["rollout", *columns], rows, note)
 
 
 class AdvantageFunction:
-    """The advantage function of a spec: `fn(columns, groups, *, step, total_steps, seed)` gives a `Result`.
+    """The advantage function of a spec: `fn(columns, groups)` gives a `Result`.
 
-    source: the text of the module that runs. spec: the spec. RolloutError: what it raises, one class for all.
-    It is pickled as its spec, and compiled anew.
+    fn = rewardspec.compile("specs/gdpo/math.yaml")
+    fn({"correct": [1, 0], "tokens": [900, 5000]}, groups=2).advantages
+
+    source: the text of the module that runs, the same as `spec.python`. spec: the spec. RolloutError: what it raises,
+    one class for all. It is pickled as its spec, and compiled anew.
     """
+
+    spec: Spec
+    source: str
+    RolloutError: type[ValueError]
 
     def __init__(self, spec: Spec):
         self.spec, self.source = spec, spec.python
         module = load_module(self.source, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
         self.RolloutError = module.RolloutError
-        self.module_function = module.advantages
+        self.module_function: Callable[..., Result] = module.advantages
         # The same, which `torch.compile` leaves as it is: it looks at its columns at every turn, so what could be
         # compiled are scraps, and that would take minutes. Made once the compiler has been imported, which takes long.
-        self.apart = None
+        self.apart: Callable[..., Result] | None = None
         self.__name__, self.__doc__ = "advantages", module.advantages.__doc__
         # `torch.compile` imports the module of what it compiles by name
         module.__name__ = f"rewardspec_compiled_{next(_numbers)}"
         sys.modules[module.__name__] = module
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
 
-    def __call__(self, columns, groups, *, step=None, total_steps=None, seed=0):
+    def __call__(
+        self,
+        columns: Mapping[str, Values],
+        groups: Groups,
+        *,
+        step: int | None = None,
+        total_steps: int | None = None,
+        seed: int = 0,
+    ) -> Result:
+        """The advantages of a batch of N rollouts.
+
+        fn({"correct": [1, 0, 1, 1]}, groups=2).advantages
+
+        columns: for each of `spec.columns` N numbers, or symbols; None and NaN are missing. groups: the size of all
+        groups, whose rollouts stand together, or N ids. step, total_steps: when in the run, for specs with schedules.
+        seed: for specs that draw groups again. Raises RolloutError, which names column, rollout and group.
+        """
         if self.apart is None and "torch._dynamo" in sys.modules:
             self.apart = sys.modules["torch"].compiler.disable(self.module_function)
         function = self.apart or self.module_function
@@ -47,7 +157,13 @@ class AdvantageFunction:
     def __repr__(self) -> str:
         return f"<advantages of {shorten(self.spec.name)} {self.spec.fingerprint}>"
 
-    def __reduce__(self):
+    def _repr_html_(self) -> str:
+        rows = [(name, column.level, column.domain) for name, column in self.spec.program.columns.items()]
+        reads = [row for row in rows if row[0] in self.spec.columns]
+        title = f"advantages of {self.spec.name} {self.spec.fingerprint}"
+        return html_table(title, ("column", "level", "domain"), reads)
+
+    def __reduce__(self) -> tuple[type[AdvantageFunction], tuple[Spec]]:
         return AdvantageFunction, (self.spec,)
 
 
@@ -57,7 +173,8 @@ _numbers = itertools.count()
 def load_module(source: str, filename: str) -> ModuleType:
     """A module from its source, with lines that tracebacks and debuggers can show.
 
-    What it returns and raises can be sent to other processes, which have no such module: as the package's own.
+    What it returns is a `Result`. What it returns and raises can be sent to other processes, which have no such
+    module: as the package's own.
     """
     from rewardspec.emit.runtime.columns import RolloutError
 
@@ -65,10 +182,12 @@ def load_module(source: str, filename: str) -> ModuleType:
     module.__file__ = filename
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(builtins.compile(source, filename, "exec"), module.__dict__)
-    module.RolloutError = RolloutError
+    module.RolloutError = RolloutError  # type: ignore[attr-defined]  # a module holds what it is given
     for name in _SENT:
         if name in module.__dict__:
             module.__dict__[name].__reduce__ = _as_supported
+    if "Result" in module.__dict__:
+        module.__dict__["Result"] = _public(module.__dict__["Result"])
     return module
 
 
@@ -79,12 +198,28 @@ _SENT = {
 }  # classes of a module, and where the package has them
 
 
-def _as_supported(self):
+def _public(own: type) -> type:
+    """The `Result` of a module as callers meet it: one of ours too, with what shows it."""
+    return ABCMeta(
+        "Result", (own, Result), {"__module__": __name__, "__doc__": Result.__doc__, "__reduce__": _as_supported}
+    )
+
+
+@cache
+def _received() -> type:
+    """What results of other processes become."""
+    return _public(importlib.import_module("rewardspec.emit.runtime.result").Result)
+
+
+def _as_supported(self: object) -> tuple[Callable[..., object], tuple[str, object]]:
     return _supported, (type(self).__name__, self.__getstate__())
 
 
-def _supported(name: str, state: dict):
-    kind = getattr(importlib.import_module(f"rewardspec.emit.runtime.{_SENT[name]}"), name)
-    made = kind.__new__(kind)
+def _supported(name: str, state: dict[str, object]) -> object:
+    if name == "Result":
+        kind = _received()
+    else:
+        kind = getattr(importlib.import_module(f"rewardspec.emit.runtime.{_SENT[name]}"), name)
+    made: object = object.__new__(kind)
     made.__dict__.update(state)
     return made

@@ -26,8 +26,9 @@ from rewardspec.lower.program import Program
 from rewardspec.lower.single import total_of_one
 from rewardspec.reward_tokens import RewardTokens
 from rewardspec.syntax.expression import parse_expression
-from rewardspec.syntax.tree import Expr, If, Number
+from rewardspec.syntax.tree import Expr, If, Number, format_expr
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError, shorten
+from rewardspec.text.html import html_table
 from rewardspec.text.shown import shown
 from rewardspec.text.source import Source
 
@@ -69,7 +70,7 @@ class Changes(TypedDict, total=False):
     given: Mapping[str, Fraction]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Spec:
     """A spec that has been read and found right.
 
@@ -81,6 +82,29 @@ class Spec:
     program: Program = field(repr=False)
     diagnostics: tuple[Diagnostic, ...] = ()
     made: Made | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        weights = {name: weight for name, _, _, weight in self._components_shown}
+        parts = [name if weight == "1" else f"{weight} {name}" for name, weight in weights.items()]
+        said = [f"{len(self.diagnostics)} diagnostics"] if self.diagnostics else []
+        return f"<Spec {self.name}: {'; '.join([', '.join(parts), f'advantage {self._advantage_shown}', *said])}>"
+
+    def _repr_html_(self) -> str:
+        title = f"{self.name}: advantage {self._advantage_shown}"
+        said = "; ".join(diagnostic.message for diagnostic in self.diagnostics)
+        return html_table(title, ("component", "value", "when", "weight"), self._components_shown, said)
+
+    @property
+    def _components_shown(self) -> list[tuple[str, str, str, str]]:
+        """(name, value, gate, weight) of every component, as expressions."""
+        declared = self.declarations.components
+        return [
+            (name, _expression(c.value), _expression(c.when), _expression(c.weight)) for name, c in declared.items()
+        ]
+
+    @property
+    def _advantage_shown(self) -> str:
+        return _expression(self.declarations.advantage)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text, and read anew: other processes trust it no further than they trust a file."""
@@ -289,6 +313,8 @@ def loads(
 ) -> Spec:
     """The spec in a text.
 
+    spec = rewardspec.loads("rewardspec: 1\\ncomponents: {correct: {values: [0, 1]}}\\nadvantage: grpo\\n")
+
     constants: values for names of `define:`, in place of what the spec says.
     advantage: an expression in place of the spec's own: the same rewards under another scheme.
     Raises SpecError with everything that is wrong with it.
@@ -307,25 +333,41 @@ def _written(value: object) -> str:
         return "1e999"
 
 
+def _expression(expr: Expr | None) -> str:
+    """An expression as it is shown, on one line; nothing for none."""
+    return "" if expr is None else shorten(format_expr(expr), 80)
+
+
 def load(path: str | PathLike[str], *, constants: Mapping[str, object] = {}, advantage: str | None = None) -> Spec:
-    """The spec in a file, as `loads` reads it. Raises SpecError, or OSError where the file cannot be read."""
+    """The spec in a file, as `loads` reads it.
+
+    spec = rewardspec.load("specs/gdpo/math.yaml", constants={"limit": 2000})
+
+    Raises SpecError, OSError where the file cannot be read, ValueError for what is the text of a spec.
+    """
+    if is_text(path):
+        raise ValueError("this is the text of a spec, where a file is named: read it with `rewardspec.loads(text)`")
     source, report = read_file(path)
     if source is None:
         raise SpecError(report.sorted())
     return loads(source.text, source.name, constants=constants, advantage=advantage)
 
 
-def compile(spec: Spec | str | PathLike[str], *, dialect: str | None = None) -> AdvantageFunction:
-    """The advantage function of a spec or of a file: `fn(columns, groups, *, step, total_steps, seed)`.
+def is_text(given: object) -> bool:
+    """Whether it is the text of a spec, and no name of a file."""
+    return isinstance(given, str) and ("\n" in given or given.lstrip().startswith("rewardspec:"))
 
-    Its `source` is the text it was loaded from, `spec` the spec. It can be pickled. Inside `torch.compile` it runs as
-    it stands. It returns a `Result`: advantages [N],
-    rewards, shares, weights, kept and `metrics()`. It raises RolloutError (a ValueError), which names
-    column, rollout and group, for rollouts that it cannot be computed on.
+
+def compile(spec: Spec | str | PathLike[str], *, dialect: str | None = None) -> AdvantageFunction:
+    """The advantage function of a spec or of a file.
+
+    fn = rewardspec.compile("specs/gdpo/math.yaml")
+    fn({"correct": [1, 0], "tokens": [900, 5000]}, groups=2).advantages
 
     dialect: `trl`, `verl`, `openrlhf` or `nemo_rl` for the numerical conventions of that trainer
     (`Spec.under`); verl and OpenRLHF whiten over response tokens, so their whitening schemes read the
-    column `tokens`. Raises SpecError for a file with errors, ValueError for a dialect that is not known.
+    column `tokens`. It can be pickled. Inside `torch.compile` it runs as it stands.
+    Raises SpecError for a file with errors, ValueError for a dialect that is not known.
     """
     if not isinstance(spec, Spec):
         spec = load(spec)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ def test_wheel_works_without_the_checkout(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
+    assert "rewardspec/py.typed" in zipfile.ZipFile(wheel).namelist()
     home = tmp_path / "site"
     install = [
         sys.executable,

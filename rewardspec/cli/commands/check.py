@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from rewardspec.api import check_text
 from rewardspec.cli.options import Files, Rates, Set, TotalSteps, constants_of, one_of, sizes_of
 from rewardspec.cli.printing.lines import misuse, say, say_json
 from rewardspec.cli.reading import expanded, name_of, source_of
 from rewardspec.groups.rates import read_rates
-from rewardspec.lint import Run, codes, findings, page
-from rewardspec.spec import check
+from rewardspec.lint import Run, codes, page
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.shown import shown
 
@@ -48,18 +47,16 @@ def command(
     notes: list[Diagnostic] = []  # what was not looked at
     paths = expanded(files)
     for path in paths:
-        spec = None
         source, report = source_of(path)
-        if source is not None:
-            spec, report = check(source, constants)
-        found += report.sorted()
-        if spec is not None:
-            try:
-                said = findings(spec, run)
-            except ValueError as error:
-                misuse(f"{name_of(path)}: {error}")
-            found += [replace(d, severity="error") if strict or d.code in errors else d for d in said.warnings]
-            notes += said.notes
+        if source is None:
+            found += report.sorted()
+            continue
+        try:
+            said, left = check_text(source, constants, run, strict, errors)
+        except ValueError as error:
+            misuse(f"{name_of(path)}: {error}")
+        found += said
+        notes += left
     if format == "json":
         say_json([d.to_json() for d in (*found, *notes)])
     elif format == "sarif":

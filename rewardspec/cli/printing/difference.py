@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rewardspec.cli.printing.lines import cell, say
 from rewardspec.cli.printing.table import console, table
@@ -51,7 +51,7 @@ def _show_groups(found: Difference) -> None:
         say(f"not everything was compared: {'; '.join(found.left_out)}")
 
 
-def _show_example(title: str, example: Sequence[tuple[dict[str, object], float, float]]) -> None:
+def _show_example(title: str, example: Sequence[tuple[Mapping[str, object], float, float]]) -> None:
     names = list(example[0][0])
     rows = [(*(cell(columns[n]) for n in names), f"{a:.6g}", f"{b:.6g}") for columns, a, b in example]
     table(console(), title, (*names, "before", "after"), rows)

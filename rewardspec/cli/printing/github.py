@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.shown import inert, shown
 
 
 def github(diagnostic: Diagnostic) -> str:
     """A workflow command that annotates the line."""
-    found = diagnostic.to_json()
+    found: dict[str, Any] = diagnostic.to_json()
     place = f"file={_property(found['file'])},line={found['line']},col={found['column']}"
     text = diagnostic.message + (f" ({diagnostic.help})" if diagnostic.help else "")
     text += "".join(f"\n{label.span.place()}: {label.message}" for label in diagnostic.labels)

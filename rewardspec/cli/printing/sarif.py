@@ -53,7 +53,7 @@ def _rule(code: str, text: str | None) -> _Json:
 
 
 def _result(diagnostic: Diagnostic, rule: int) -> _Json:
-    found = diagnostic.to_json()
+    found: dict[str, Any] = diagnostic.to_json()
     text = diagnostic.message + (f"\n{diagnostic.help}" if diagnostic.help else "")
     result = {
         "ruleId": diagnostic.code,

@@ -8,8 +8,9 @@ from rich.console import Console
 
 from rewardspec.cli.printing.lines import cell, ranges
 from rewardspec.cli.printing.table import console, table
+from rewardspec.prove.counterexample import Counterexample
 from rewardspec.prove.solve import Solution
-from rewardspec.prove.verify import Counterexample, Verdict
+from rewardspec.prove.verify import Verdict
 from rewardspec.spec import Spec
 
 

@@ -1,0 +1,216 @@
+"""What `rewardspec` exports, as a program uses it."""
+
+import importlib.util
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rewardspec
+from rewardspec.resources import resource
+
+MATH = resource("specs/gdpo/math.yaml")
+GOOD = "rewardspec: 1\nname: two\ncomponents: {a: {values: [0, 1]}, b: {values: [0, 1], weight: .5}}\nadvantage: grpo\n"
+BAD = GOOD.replace("grpo", "grop")
+
+
+def test_every_exported_name_is_there_and_listed():
+    assert set(rewardspec.__all__) == set(dir(rewardspec))
+    for name in rewardspec.__all__:
+        assert getattr(rewardspec, name) is not None
+        if callable(getattr(rewardspec, name)):
+            assert getattr(rewardspec, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'lod'"):
+        rewardspec.lod  # noqa: B018
+
+
+@pytest.mark.parametrize("text", [GOOD, "rewardspec: 1", "a\nb"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        rewardspec.load,
+        rewardspec.compile,
+        rewardspec.verify,
+        rewardspec.simulate,
+        lambda text: rewardspec.diff(text, MATH),
+        lambda text: rewardspec.score(text, "rows.jsonl", "out.jsonl"),
+    ],
+)
+def test_text_in_place_of_a_path_says_to_use_loads(text, use):
+    with pytest.raises(ValueError, match=r"rewardspec\.loads\(text\)"):
+        use(text)
+
+
+def test_missing_file_says_so(tmp_path):
+    for use in (rewardspec.load, rewardspec.compile, rewardspec.check, rewardspec.simulate):
+        with pytest.raises(FileNotFoundError, match=r"none\.yaml"):
+            use(tmp_path / "none.yaml")
+
+
+def test_check_says_what_the_command_says(tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(BAD)
+    for path in (MATH, bad, resource("specs/gdpo/tool_calling.yaml")):
+        command = [sys.executable, "-m", "rewardspec", "check", str(path), "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = rewardspec.check(str(path))
+        assert [d.to_json() for d in found] == json.loads(done.stdout)
+        assert all(isinstance(d, rewardspec.Diagnostic) for d in found)
+
+
+def test_check_takes_texts_and_specs_and_never_raises_for_a_bad_one():
+    (error,) = rewardspec.check(BAD)
+    assert (error.code, error.severity, error.span.place()) == ("unknown-name", "error", "<spec>:4:12")
+    assert {d.code for d in rewardspec.check(rewardspec.load(MATH))} == {d.code for d in rewardspec.check(MATH)}
+    assert {d.severity for d in rewardspec.check(MATH, strict=True)} == {"error"}
+    raised = [d.code for d in rewardspec.check(MATH, errors=["phantom-gradient"]) if d.severity == "error"]
+    assert raised == ["phantom-gradient"]
+    dead = rewardspec.check(GOOD, rates={"a": 0.001, "b": 0.001}, group_sizes=4)
+    assert "dead-groups" in {d.code for d in dead}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"errors": ["phantom-gradent"]}, "did you mean `phantom-gradient`"),
+        ({"rates": {"correct": 0.5}}, "give group_sizes too"),
+        ({"rates": {"correct": 2}, "group_sizes": 4}, "from 0 to 1"),
+        ({"rates": {"corect": 0.5}, "group_sizes": 4}, "did you mean `correct`"),
+        ({"group_sizes": 0}, "from 1 to 64"),
+        ({"group_sizes": [2.5]}, "whole numbers"),
+    ],
+)
+def test_wrong_options_are_value_errors_with_a_way_out(options, said):
+    with pytest.raises(ValueError, match=said):
+        rewardspec.check(MATH, **options)
+
+
+def test_constants_go_with_what_is_read():
+    with pytest.raises(ValueError, match="where a spec is read"):
+        rewardspec.check(rewardspec.load(MATH), constants={"limit": 3})
+    assert rewardspec.check(MATH, constants={"nolimit": 3})[0].severity == "error"
+
+
+def test_verify_gives_verdicts():
+    spec = rewardspec.loads(GOOD + "guarantees: {a_first: right_above_wrong(a >= 1)}\n")
+    (verdict,) = rewardspec.verify(spec, 2)
+    assert isinstance(verdict, rewardspec.Verdict)
+    assert verdict.proved
+    (verdict,) = rewardspec.verify(rewardspec.loads(GOOD + "guarantees: {b_first: right_above_wrong(b >= 1)}\n"), [2])
+    assert isinstance(verdict.counterexample, rewardspec.Counterexample)
+    assert rewardspec.verify(rewardspec.loads(GOOD), 2) == []
+
+
+def test_simulate_counts_groups_and_replays_logs(tmp_path):
+    # GDPO, Fig. 2: two binary rewards, pairs: summed they give 3 advantage groups here, of 10 reward groups
+    spec = rewardspec.loads(GOOD)
+    (found,) = rewardspec.simulate(spec, 2)
+    assert isinstance(found, rewardspec.Simulation)
+    assert (found.reward_groups, found.exact) == (10, True)
+    assert len(rewardspec.simulate(spec, [2, 3], rates={"a": 0.1})) == 2
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"prompt": "p", "a": a, "b": 0}) + "\n" for a in (0, 1)))
+    replayed = rewardspec.simulate(spec, rollouts=log)
+    assert isinstance(replayed, rewardspec.Replay)
+    assert (replayed.rollouts, replayed.groups) == (2, 1)
+    assert isinstance(rewardspec.diff(spec, MATH.with_name("math.yaml")), rewardspec.Difference)
+    same = rewardspec.diff(spec, spec, rollouts=log)
+    assert isinstance(same, rewardspec.LogDifference)
+    assert same.is_none
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: rewardspec.simulate(MATH, 2, rollouts="log.jsonl"),
+        lambda: rewardspec.simulate(MATH, rates={"correct": 0.5}, rollouts="log.jsonl"),
+        lambda: rewardspec.simulate(MATH, 2, group_by="prompt"),
+        lambda: rewardspec.diff(MATH, MATH, 2, rollouts="log.jsonl"),
+        lambda: rewardspec.diff(MATH, MATH, total_steps=5),
+    ],
+)
+def test_options_that_would_say_nothing_are_refused(use):
+    with pytest.raises(ValueError, match="leave out one"):
+        use()
+
+
+def test_score_writes_and_sums_up(tmp_path):
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    rows.write_text('{"prompt": "p", "completion": "<think>a</think><answer>b</answer>"}\n' * 2)
+    spec = rewardspec.loads("rewardspec: 1\ncomponents: {form: {use: think.format}}\nadvantage: grpo\n")
+    found = rewardspec.score(spec, str(rows), str(out))
+    assert isinstance(found, rewardspec.Summary)
+    assert (found.scored, found.mean) == (2, {"form": 1.0})
+    assert "scored/advantage" in out.read_text()
+
+
+def test_spec_shows_components_gates_weights_and_scheme():
+    spec = rewardspec.load(resource("specs/gdpo/math_conditioned.yaml"))
+    assert repr(spec).startswith("<Spec gdpo-math-conditioned: correct, ")
+    assert "advantage gdpo" in repr(spec)
+    for part in ("correct", "length", "correct &gt;= 1", "advantage gdpo"):
+        assert part in spec._repr_html_()
+
+
+def test_results_are_of_one_class_wherever_they_come_from():
+    fn = rewardspec.compile(rewardspec.loads(GOOD))
+    assert isinstance(fn, rewardspec.AdvantageFunction)
+    out = fn({"a": [1, 0], "b": [0, 0]}, groups=2)
+    assert isinstance(out, rewardspec.Result)
+    assert repr(out) == "<Result of 2 rollouts in 1 groups: 0% of the groups without signal>"
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(out))))
+    assert isinstance(again, rewardspec.Result)
+    assert repr(again) == repr(out)
+    html = out._repr_html_()
+    for part in ("2 rollouts in 1 groups", "reward a", "share b", "0.7071", "groups_without_signal 0"):
+        assert part in html
+    assert "..." in fn({"a": [1, 0] * 8, "b": [0] * 16}, groups=2)._repr_html_()
+    assert repr(fn({"a": [], "b": []}, groups=2)) == "<Result of no rollouts>"
+    assert "[0, 1]" in fn._repr_html_() or "{0, 1}" in fn._repr_html_()
+
+
+def test_text_of_others_is_escaped():
+    text = GOOD.replace("name: two", 'name: "<script>alert(1)</script>\\u202e"')
+    spec = rewardspec.loads(text)
+    fn = rewardspec.compile(spec)
+    for html in (spec._repr_html_(), fn._repr_html_()):
+        assert "<script>" not in html
+        assert "\u202e" not in html
+        assert "&lt;script&gt;" in html
+
+
+PROGRAM = '''"""Ten lines of a user."""
+import rewardspec
+from rewardspec import AdvantageFunction, Diagnostic, Result, Spec
+
+spec: Spec = rewardspec.load("spec.yaml", constants={"limit": 3})
+fn: AdvantageFunction = rewardspec.compile(spec, dialect="trl")
+out: Result = fn({"correct": [1, 0]}, groups=2, step=3)
+values: list[float] = out.advantages.tolist()
+logged: dict[str, float] = out.metrics()
+found: list[Diagnostic] = rewardspec.check("spec.yaml", rates={"correct": 0.5}, group_sizes=8)
+proved: list[str] = [v.name for v in rewardspec.verify(spec, range(2, 5)) if v.proved]
+live: int = rewardspec.simulate(spec, 4)[0].advantage_groups
+log: int = rewardspec.simulate(spec, rollouts="log.jsonl").rollouts
+same: bool = rewardspec.diff("a.yaml", spec).is_none
+means: dict[str, float] = rewardspec.score(spec, "rows.jsonl", "out.jsonl").mean
+'''
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_program_of_a_user_is_type_checked_against_the_package(tmp_path):
+    (tmp_path / "right.py").write_text(PROGRAM)
+    wrong = PROGRAM.replace("fn({", "fn(1, {").replace("same: bool", "same: str").replace("groups=2", "groups=None")
+    (tmp_path / "wrong.py").write_text(wrong)
+    root = Path(rewardspec.__file__).parents[1]
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
+    command += ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", "right.py", "wrong.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env={"MYPYPATH": str(root), "PATH": ""}, check=False
+    )
+    assert "right.py" not in done.stdout
+    lines = {line.split(":")[1] for line in done.stdout.splitlines() if line.startswith("wrong.py")}
+    assert lines == {"7", "14"}, done.stdout
