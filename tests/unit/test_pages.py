@@ -31,7 +31,7 @@ def blocks(page):
 def specs(page):
     """(line, text) of every spec; of a fragment, with what completes it."""
     for line, kind, text in blocks(page):
-        if kind == "yaml" and re.match(r"(rewardspec|signals|components):", text):
+        if kind == "yaml" and re.search(r"^components:", text, re.M):
             if not text.startswith("rewardspec"):
                 text = f"rewardspec: 1\n{text}"
             yield line, text if re.search("^advantage:", text, re.M) else f"{text}advantage: gdpo\n"
