@@ -1,4 +1,4 @@
-"""The parts of `support/` that a module needs, as text."""
+"""The parts of `runtime/` that a module needs, as text."""
 
 from __future__ import annotations
 
