@@ -15,7 +15,7 @@ from rewardspec.resources import resource
 console = Console(width=100)
 SPECS = sorted(resource("specs/gdpo").glob("*.yaml"))
 
-# Four rollouts a prompt, two prompts. Prompt 0 has two right answers, of which one is too long.
+# Two prompts, four rollouts each. Prompt 0 has two right answers, one of them too long.
 ROLLOUTS = {
     "correct": [1, 1, 0, 0, 0, 0, 0, 0],
     "tokens": [900, 5200, 700, 6100, 800, 5000, 5100, 900],
@@ -31,7 +31,7 @@ def numbers(values) -> str:
 
 
 for path in SPECS:
-    spec = rewardspec.load(path)  # everything wrong with it would be raised here, at once
+    spec = rewardspec.load(path)  # raises SpecError here, with every error at once
     fn = rewardspec.compile(spec)
     out = fn({name: ROLLOUTS[name] for name in spec.columns}, groups=4)
     console.rule(f"[bold]{spec.name}[/]: {', '.join(spec.components)}", align="left")

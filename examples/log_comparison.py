@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parent / "trl"
 LOG = FOLDER / "rollouts.parquet"
 SPEC = FOLDER / "tools_grpo.yaml"
 SCHEMES = {"GRPO": "grpo", "GRPO without std": "dr_grpo", "GDPO": "gdpo"}
-DIGITS = 4  # to which two advantages are one
+DIGITS = 4  # advantages that agree to these count as equal
 
 
 def advantages(spec: rewardspec.Spec, log: Log) -> np.ndarray:

@@ -26,7 +26,7 @@ VALUES = {
     "day": ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "today"),
     "topic": ("sports", "music", "money", "health", "science", "films", "books", "games"),
 }
-TOOLS = {  # name: parameters, and how it is asked for
+TOOLS = {  # name: parameters, and the words of a request
     "weather": (("city", "day"), ("will it rain in {city} on {day}", "on {day} how warm is {city}")),
     "trains": (("city", "day"), ("a train to {city} for {day}", "leave {day} by rail for {city}")),
     "news": (("city", "topic"), ("what is new in {city} about {topic}", "latest {topic} from {city}")),
@@ -121,7 +121,7 @@ def warm_up(model: Qwen2ForCausalLM, words: PreTrainedTokenizerFast, seed: int, 
     chosen = random.Random(seed).sample(tasks(), examples)
     rows = [(words(t["prompt"]).input_ids, [*words(written(t["gold"])).input_ids, 1]) for t in chosen]
     longest = max(len(prompt) + len(answer) for prompt, answer in rows)
-    # On the left, as in generation, where prompts of unlike length end together.
+    # On the left, as in generation: prompts of different length end together.
     ids = torch.tensor([[0] * (longest - len(p) - len(a)) + p + a for p, a in rows])
     mask = torch.tensor([[0] * (longest - len(p) - len(a)) + [1] * (len(p) + len(a)) for p, a in rows])
     labels = torch.tensor([[-100] * (longest - len(a)) + a for _, a in rows])
