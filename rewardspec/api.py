@@ -10,26 +10,23 @@ from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
-from rewardspec.groups.rates import policy
 from rewardspec.language.files import read_file
 from rewardspec.lint import Run, codes, findings
-from rewardspec.logs.columns import PREFIX
-from rewardspec.prove.diff import Difference, difference
-from rewardspec.prove.diff_on_log import LogDifference, difference_on_log
-from rewardspec.prove.replay import Replay, read_log, replay
-from rewardspec.prove.simulate import Simulation
-from rewardspec.prove.simulate import simulate as simulate_size
-from rewardspec.prove.verify import Verdict
-from rewardspec.prove.verify import verify as verify_sizes
-from rewardspec.scoring.permission import Allowed
-from rewardspec.scoring.score import Summary
-from rewardspec.scoring.score import score as score_file
 from rewardspec.spec import Spec, compile, is_text, load, loads
 from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, did_you_mean, shorten
 from rewardspec.text.source import Source
+
+if TYPE_CHECKING:  # `check` answers at once: what computes is imported by the functions that need it
+    from rewardspec.prove.diff import Difference
+    from rewardspec.prove.diff_on_log import LogDifference
+    from rewardspec.prove.replay import Replay
+    from rewardspec.prove.simulate import Simulation
+    from rewardspec.prove.verify import Verdict
+    from rewardspec.scoring.permission import Allowed
+    from rewardspec.scoring.score import Summary
 
 __all__ = ["check", "compile", "diff", "load", "loads", "score", "simulate", "verify"]
 
@@ -110,13 +107,15 @@ def verify(
 ) -> list[Verdict]:
     """A verdict on each of the spec's `guarantees:`, proved for every group of these sizes, or refuted by one.
 
-    [verdict.status for verdict in rewardspec.verify("specs/papo.yaml", range(2, 5))]
+    [verdict.status for verdict in rewardspec.verify("specs/rc_grpo/rc_grpo.yaml", range(2, 5))]
 
     A spec without guarantees has no verdicts. seed: of groups that are drawn where there are too many to try.
     progress: called with the size of the groups, how many were tried, of how many. Raises SpecError, OSError,
     ValueError for a size.
     """
-    return verify_sizes(_spec(spec), _sizes(group_sizes), progress, seed)
+    from rewardspec.prove.verify import verify
+
+    return verify(_spec(spec), _sizes(group_sizes), progress, seed)
 
 
 @overload
@@ -168,6 +167,11 @@ def simulate(
     its columns begin with that `score` has added.
     Raises SpecError, OSError, BadLog (a ValueError) for rows that are wrong, ValueError for an option.
     """
+    from rewardspec.groups.rates import policy
+    from rewardspec.logs.columns import PREFIX
+    from rewardspec.prove.replay import read_log, replay
+    from rewardspec.prove.simulate import simulate
+
     read = _spec(spec)
     if rollouts is not None:
         _only("rollouts", group_sizes=group_sizes, rates=rates, step=step, seed=seed, progress=progress)
@@ -178,7 +182,7 @@ def simulate(
     policy(read.program, stated)  # what cannot be given is refused before anything is counted
     moment = {"step": step or 0, "total_steps": total_steps or 1, "seed": seed or 0}
     sizes = _sizes((2, 4, 8) if group_sizes is None else group_sizes)
-    return [simulate_size(read, size, rates=stated, progress=progress, **moment) for size in sizes]
+    return [simulate(read, size, rates=stated, progress=progress, **moment) for size in sizes]
 
 
 @overload
@@ -214,6 +218,10 @@ def diff(
     rollouts: a log (JSON lines or Parquet). group_by, prefix: as `simulate` takes them. total_steps: of the run that
     the log is of. Raises SpecError, OSError, BadLog (a ValueError) for rows that are wrong, ValueError for an option.
     """
+    from rewardspec.logs.columns import PREFIX
+    from rewardspec.prove.diff import difference
+    from rewardspec.prove.diff_on_log import difference_on_log
+
     specs = _spec(before), _spec(after)
     if rollouts is None:
         _only("group_sizes", group_by=group_by, prefix=prefix, total_steps=total_steps)
@@ -230,7 +238,7 @@ def score(
     group_by: str | None = None,
     total_steps: int | None = None,
     allow_python: Allowed = False,
-    prefix: str = PREFIX,
+    prefix: str | None = None,
     restart: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
@@ -243,9 +251,13 @@ def score(
     `python:`; True for all. restart: measure again what an interrupted run has left. progress: called with how many
     rows are done, of how many. Raises SpecError, OSError, and ValueErrors: NotAllowed, BadLog, BadPath, ScoringError.
     """
+    from rewardspec.logs.columns import PREFIX
+    from rewardspec.scoring.score import score
+
     shown = progress or (lambda done, of: None)
     files = Path(rollouts), Path(output)
-    return score_file(_spec(spec), *files, group_by, total_steps, shown, allow_python, prefix, restart)
+    added = PREFIX if prefix is None else prefix
+    return score(_spec(spec), *files, group_by, total_steps, shown, allow_python, added, restart)
 
 
 def _spec(given: Given) -> Spec:

@@ -182,6 +182,18 @@ def test_text_of_others_is_escaped():
         assert "&lt;script&gt;" in html
 
 
+def test_readme_example_runs(monkeypatch, capsys):
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    blocks = (root / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
+    (example,) = (block.partition("```")[0] for block in blocks if "rewardspec.simulate" in block)
+    exec(example, {})
+    out = capsys.readouterr().out
+    assert "warning[phantom-gradient]" in out
+    assert "False" in out
+    assert "<Verdict" in out
+
+
 PROGRAM = '''"""Ten lines of a user."""
 import rewardspec
 from rewardspec import AdvantageFunction, Diagnostic, Result, Spec
