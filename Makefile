@@ -52,7 +52,6 @@ ifdef BASE
 else
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --override-ini=addopts= --benchmark-only -q
 	$(BIN)/python tests/benchmarks/startup.py
-	$(BIN)/python tests/benchmarks/startup.py
 endif
 
 $(VENV)/.core: pyproject.toml
