@@ -1,1 +1,1 @@
-"""Groups of rollouts: which there are, and what their parts are worth."""
+"""Groups of rollouts: which groups a spec allows, how likely they are, and the parts of their advantage."""

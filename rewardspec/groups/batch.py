@@ -1,8 +1,8 @@
-"""The batch's normalisation: what the rest of a batch does to the advantage of one group.
+"""The batch's normalisation: how the rest of a batch changes the advantages of one group.
 
-`zscore(x, over=batch)`, verl's division by the batch's standard deviation and the like are, for any one group of a
-batch, an increasing affine map: they change no order and no count. So what is asked of one group is asked of the
-advantage before that normalisation.
+Examples are `zscore(x, over=batch)` and verl's division by the batch's standard deviation. For the groups of one batch
+they are an increasing affine map, which changes no order and no count. So a single group is judged by its advantages
+before that normalisation.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
 
 
 def without_batch(graph: Graph, advantage: Node) -> tuple[Node, bool]:
-    """The advantage less what is done to it over the batch, and whether nothing else looks at the batch.
-
-    What is left out is, for any one group of a batch, an increasing affine map: it changes no order and no count.
-    """
+    """The advantage before the batch's normalisation, and whether it then depends on nothing else in the batch."""
     root = _strip(graph, advantage, scale_only=False)
     return root, not any(over_batch(node) for node in walk([root]))
 
 
-def batch_step(graph: Graph, advantage: Node) -> str:
-    """What the step over the batch that `without_batch` leaves out may do: "none", "scale" or "shift" as well."""
+def normalisation(graph: Graph, advantage: Node) -> str:
+    """What the batch's normalisation can do to an advantage: "none", "scale" or "shift" (and scale).
+
+    It is the part that `without_batch` removes.
+    """
     node, kind = advantage, "none"
     while True:
         found = match_zscore(graph, node)
@@ -51,7 +51,7 @@ def batch_step(graph: Graph, advantage: Node) -> str:
 
 
 def over_batch(node: Node) -> bool:
-    """Whether a node looks at other groups."""
+    """Whether a node reads other groups."""
     if node.op in REDUCTIONS:
         return node.attributes[0] is Level.BATCH
     return node.op == "copies" or (node.op == "given" and node.attributes[0] == "batch_size")
@@ -68,16 +68,16 @@ def _of_batch(node: Node) -> bool:
 
 
 def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
-    """`node` without increasing affine steps that are the same for the whole batch.
+    """`node` without increasing affine maps that are the same for the whole batch.
 
-    scale_only: a shift must stay, because 0 stands beside this value.
+    scale_only: keep shifts. The value is 0 in some groups, and a shift would move it against that 0.
     """
     found = match_zscore(graph, node)
     if found and _is_of_batch(found) and (found.centered or not scale_only):
         return _strip(graph, found.x, scale_only)
     match node.op, node.args:
         case "if", (condition, then, otherwise) if otherwise.constant == 0 and _of_batch(condition):
-            return _strip(graph, then, scale_only)  # a batch without any spread is left out
+            return _strip(graph, then, scale_only)  # such a batch has no spread
         case "if", (condition, then, otherwise) if otherwise.constant == 0 and condition.level is Level.GROUP:
             return graph.if_(condition, _strip(graph, then, scale_only=True), otherwise)
         case "/", (x, divisor) if _of_batch(divisor) and divisor.domain.lo >= 0:
@@ -92,25 +92,25 @@ def _strip(graph: Graph, node: Node, scale_only: bool) -> Node:
 
 
 def _is_pull(factor: Node) -> bool:
-    """A positive factor that the rest of the batch gives a group, such as one made of `copies`."""
+    """Whether it is a positive factor of a group that depends on the rest of the batch, such as one with `copies`."""
     return factor.level < Level.ROLLOUT and factor.domain.lo > 0 and any(over_batch(n) for n in walk([factor]))
 
 
-# What does not depend on it -------------------------------------------------------------------------
+# Invariance -----------------------------------------------------------------------------------------
 
 
-def is_indifferent(graph: Graph, node: Node, root: Node, step: str) -> bool:
-    """Whether a condition is the same when `root` is scaled by a positive number (and shifted)."""
+def is_indifferent(graph: Graph, node: Node, root: Node, normalisation: str) -> bool:
+    """Whether a condition keeps its value under every normalisation of `root` of this kind ("scale" or "shift")."""
     kinds: dict[Node, str | None] = {}
     for n in walk([node]):
-        kinds[n] = _kind(n, root, step, kinds)
+        kinds[n] = _kind(n, root, normalisation, kinds)
     return kinds[node] == "free"
 
 
-def _kind(n: Node, root: Node, step: str, kinds: Mapping[Node, str | None]) -> str | None:
-    """How a node goes with the advantage: free of it, "scaled" with it, "moved" (scaled and shifted), or None."""
+def _kind(n: Node, root: Node, normalisation: str, kinds: Mapping[Node, str | None]) -> str | None:
+    """How a node changes with `root`: "free" (not at all), "scaled", "moved" (scaled and shifted), None if unknown."""
     if n is root:
-        return "scaled" if step == "scale" else "moved"
+        return "scaled" if normalisation == "scale" else "moved"
     inner = [kinds.get(a) for a in n.args]
     if all(k == "free" for k in inner):
         return "free"

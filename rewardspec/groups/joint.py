@@ -1,4 +1,4 @@
-"""What nodes of one rollout can be together, with probabilities."""
+"""Joint values of the nodes of one rollout, with probabilities."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Weighed = list[tuple[tuple[T, ...], float]]  # combinations with their probabili
 Joint = dict[tuple[Value, ...], float]  # values of nodes with their probabilities
 
 MOST_JOINT_STATES = 4096  # of one rollout, in one part
-MOST_COLUMN_STATES = 65_536  # states of columns that are looked through for those of one part
-FEWEST_TRIED = 32  # of anything that is looked at however dear it is
-MOST_DENOMINATOR_BITS = 2048  # of a denominator that sums have in common
+MOST_COLUMN_STATES = 65_536  # combinations of column values that are tried for one part
+FEWEST_TRIED = 32  # rollouts or groups that are tried at any cost
+MOST_DENOMINATOR_BITS = 2048  # of the common denominator of sums
 
 
 def joint_values(
@@ -35,14 +35,14 @@ def joint_values(
     given: Mapping[str, Fraction],
     allowance: Allowance | None = None,
 ) -> tuple[Joint, bool]:
-    """The joint values that nodes of one rollout can have, with their probabilities, and whether these are all.
+    """The joint values of nodes of one rollout, with their probabilities, and whether these are all.
 
-    It takes two thirds of what is left of the allowance at most: where that does not last, a few are drawn.
+    Spends at most two thirds of the rest of the allowance. If that is too little, a few values are drawn at random.
     """
     allowance = allowance or Allowance()
     if len(nodes) == 1:
         terms = independent_terms(graph, nodes[0])
-        if len(terms) > 1:  # a sum of what is independent: only its value matters, not how it came about
+        if len(terms) > 1:  # a sum of independent terms: only the sum matters
             return _sums(graph, terms, points, given, allowance)
     columns = [n for n in walk(nodes) if n.op == "column"]
     choices = [list(points[c].items()) for c in columns]
@@ -62,7 +62,7 @@ def joint_values(
 
 
 def _add_value(found: Joint, evaluators: Sequence[GroupEvaluator], row: tuple[Point, ...], mass: float) -> bool:
-    """Add what a rollout's columns lead to; whether it could be told."""
+    """Add the values of the nodes for one row of columns; False if one is too close to call."""
     key = tuple(e.pool.known(e.values([row], {})[0]) for e in evaluators)
     if any(v is UNKNOWN for v in key):
         return False
@@ -77,13 +77,13 @@ def _sums(
     given: Mapping[str, Fraction],
     allowance: Allowance,
 ) -> tuple[Joint, bool]:
-    """The values of a sum of terms that are independent of each other. Dear ones are followed in part."""
+    """The values of a sum of independent terms, with probabilities. Of costly sums some values are drawn at random."""
     found = [joint_values(graph, (term,), points, given, allowance) for term in terms]
-    choices: list[list[tuple[Any, float]]]  # of exact numbers, or of whole ones
+    choices: list[list[tuple[Any, float]]]  # of exact numbers, or of integers
     choices = [[(value, mass) for (value,), mass in values.items()] for values, _ in found]
     complete, own = all(all_cases for _, all_cases in found), allowance.part()
     scale = _common_denominator([value for values in choices for value, _ in values])
-    if scale:  # whole numbers are added much faster
+    if scale:  # integers are added much faster
         choices = [[(int(value * scale), mass) for value, mass in values] for values in choices]
     sums: dict[Any, float] = {0 if scale else Fraction(0): 1.0}
     most, cost = MOST_COLUMN_STATES, 0.4 if scale else 4.0  # cost: of one addition
@@ -112,7 +112,7 @@ def _sums(
 
 
 def _common_denominator(values: Sequence[Value]) -> int:
-    """What makes all of them whole; 0 where they are no fractions, or it is large."""
+    """The common denominator of the values; 0 if some are not fractions or it is too large."""
     scale = 1
     for value in values:
         if not isinstance(value, Fraction):
@@ -124,7 +124,7 @@ def _common_denominator(values: Sequence[Value]) -> int:
 
 
 def combinations(parts: Sequence[Sequence[tuple[T, float]]], most: int) -> tuple[Weighed[T], bool]:
-    """Every combination of (value, probability) pairs, or `most` drawn by them; and whether these are all."""
+    """Every combination of (value, probability) pairs, or `most` drawn at random; and whether these are all."""
     count = 1
     for pairs in parts:
         count *= len(pairs)
@@ -134,7 +134,7 @@ def combinations(parts: Sequence[Sequence[tuple[T, float]]], most: int) -> tuple
 
 
 def _drawn(parts: Sequence[Sequence[tuple[T, float]]], most: int) -> Weighed[T]:
-    """`most` combinations of (value, probability) pairs, drawn by the probabilities."""
+    """`most` combinations of (value, probability) pairs, drawn by their probabilities."""
     draw = random.Random(0)
     columns = [list(zip(*pairs, strict=True)) for pairs in parts]
     rows = Counter(tuple(draw.choices(values, odds)[0] for values, odds in columns) for _ in range(most))

@@ -1,7 +1,7 @@
-"""The parts of an advantage: terms of its outermost sum that read no column in common.
+"""The parts of an advantage: terms of its outermost sum that share no column.
 
-`zscore(correct) + zscore(length)` has two. Rollouts of different parts can be combined at will, so what is true of the
-sum follows from its parts. The graph shows them, whatever the scheme is called.
+`zscore(correct) + zscore(length)` has two parts. Their values combine freely, so the advantages that a group can have
+follow from those of each part. Parts are found in the graph, under any name of the scheme.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ MOST_TERMS = 2000  # of one sum
 
 
 def independent_terms(graph: Graph, root: Node) -> list[Node]:
-    """Nodes that add up to `root`, no two of which read the same column; as many as there are."""
+    """Nodes that add up to `root`, no two of which read the same column: as many as possible."""
     return _apart(graph, _terms(graph, root))
 
 
 def _terms(graph: Graph, node: Node) -> list[Node]:
-    """What a node is the sum of; itself where these are more than `MOST_TERMS`, as in sums of a value with itself."""
+    """The terms of a node; the node itself if there are more than `MOST_TERMS`, as in sums of a value with itself."""
     try:
         return _some_terms(graph, node, [MOST_TERMS])
     except _TooManyTerms:
@@ -55,7 +55,7 @@ def _some_terms(graph: Graph, node: Node, left: list[int]) -> list[Node]:
 
 
 def _apart(graph: Graph, terms: Sequence[Node]) -> list[Node]:
-    """The terms, those with a column in common added up."""
+    """The terms, with those that share a column summed."""
     blocks: list[tuple[set[str], list[Node]]] = []
     for term in terms:
         names, members = columns_of([term]), [term]
@@ -66,7 +66,7 @@ def _apart(graph: Graph, terms: Sequence[Node]) -> list[Node]:
             else:
                 rest.append(block)
         blocks = [*rest, (names, members)]
-    if len(blocks) > 1:  # what reads no column is the same for all
+    if len(blocks) > 1:  # a term without columns joins the first block
         fixed = [block for block in blocks if not block[0]]
         blocks = [block for block in blocks if block[0]] or fixed[:1]
         blocks[0][1].extend(t for block in fixed for t in block[1] if block is not blocks[0])
@@ -74,7 +74,7 @@ def _apart(graph: Graph, terms: Sequence[Node]) -> list[Node]:
 
 
 def connected(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
-    """The nodes, those with a column in common together."""
+    """The nodes in blocks: nodes that share a column are in one block."""
     blocks: list[tuple[set[str], tuple[Node, ...]]] = []
     for node in nodes:
         names = columns_of([node])

@@ -1,6 +1,6 @@
-"""Values that stand for all that a column can be.
+"""Points: values that represent the whole domain of a column.
 
-A column of `[0, 1]` that is only compared with 0.5 falls into three pieces: below, at and above it. One value of each
+A column of `[0, 1]` that is only compared with 0.5 has three pieces: below, at and above 0.5. One point of each piece
 is enough.
 """
 
@@ -20,16 +20,17 @@ MOST_CUTS = 64  # of an interval
 
 Point = Fraction | None  # a value of a column; None where it is missing
 Odds = dict[Point, float]  # probabilities of a column's values
-PolicyModel = Mapping[str, Mapping[Point, float]]  # column to them
-EVENLY: PolicyModel = {}  # each value as often as any other
+PolicyModel = Mapping[str, Mapping[Point, float]]  # by column
+EVENLY: PolicyModel = {}  # all values of a column are equally likely
 
 
 def column_points(
     program: Program, roots: Sequence[Node], model: PolicyModel = EVENLY, gaps: bool = False
 ) -> tuple[dict[Node, Odds], dict[str, Odds], bool]:
-    """Values that stand for all of each column, with probabilities: those of rollouts, by node, of groups, by name.
+    """Points of each column with their probabilities: of rollout columns by node, of group columns by name.
 
-    The last says whether they stand for all. gaps: what a closed gate lets be missing is missing, too.
+    The third result is whether the points represent all values. gaps: also try as missing a column that may be
+    missing while its gate is closed.
     """
     nodes = walk(roots)
     users, complete = users_of(nodes), True
@@ -42,7 +43,7 @@ def column_points(
         complete = complete and all_cases
         if column.missing == "ignore":
             found = [*found, None]
-        elif column.gated and is_read_besides(node, users):  # it may be missing where its gate is closed
+        elif column.gated and is_read_besides(node, users):  # it may be missing while its gate is closed
             found, complete = ([*found, None], complete) if gaps else (found, False)
         odds = model.get(column.name) or {value: 1 / len(found) for value in found}
         if node.level is Level.ROLLOUT:
@@ -55,11 +56,11 @@ def column_points(
 def points_of(
     domain: Domain, node: Node, users: Mapping[Node, Sequence[Node]], is_result: bool = False
 ) -> tuple[list[Fraction], bool]:
-    """Values of a column that stand for all of them, and whether they do.
+    """Points of a column, and whether they represent all of its values.
 
-    An interval that is only ever compared with constants falls into the pieces between them. Others are
-    cut where something changes: where they, or what is affine in them, meet a constant.
-    is_result: whether its values themselves are asked for.
+    They do for a set of values, and for an interval that is only compared with constants: one point is kept of each
+    piece between these. Other intervals are cut where the column, or an affine function of it, meets a constant.
+    is_result: the column itself is a result, so each of its values counts.
     """
     if domain.values is not None:
         return list(domain.values), True
@@ -83,11 +84,11 @@ def points_of(
 
 
 def _meetings(column: Node, users: Mapping[Node, Sequence[Node]]) -> set[Fraction]:
-    """Where a column, or a value that follows it affinely, is compared with a constant or held by one."""
+    """Values of a column at which it, or an affine function of it, is compared with or clipped to a constant."""
     found: set[Fraction] = set()
     queue, seen = [(column, Fraction(1), Fraction(0))], {column}
     while queue and len(found) < MOST_CUTS:
-        node, slope, shift = queue.pop()  # node = slope * column + shift, in the piece that is looked at
+        node, slope, shift = queue.pop()  # node = slope * column + shift, in this piece
         for user in users.get(node, []):
             constants = [a.constant for a in user.args if a is not node]
             value = constants[0] if len(constants) == 1 else None
@@ -117,7 +118,7 @@ def _meetings(column: Node, users: Mapping[Node, Sequence[Node]]) -> set[Fractio
 
 
 def _one_a_piece(points: list[Fraction], comparisons: Sequence[Node], node: Node) -> list[Fraction]:
-    """The points, less those that no comparison tells from one before."""
+    """The points, without those that every comparison treats like an earlier one."""
     seen: dict[tuple[object, ...], Fraction] = {}
     for point in points:
         key = tuple(ELEMENTWISE[c.op].exact(*(point if a is node else a.constant for a in c.args)) for c in comparisons)
@@ -126,7 +127,7 @@ def _one_a_piece(points: list[Fraction], comparisons: Sequence[Node], node: Node
 
 
 def is_read_besides(column: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
-    """Whether a column is read elsewhere than where its component's gate asks for it."""
+    """Whether a column is read anywhere else than behind its component's gate."""
     return any(user.op != "required" for user in users.get(column, []))
 
 

@@ -1,7 +1,7 @@
-"""A spec as groups of rollouts are asked about it: its nodes less the batch's normalisation, and all groups to try.
+"""A spec with the groups to try on it, before the batch's normalisation.
 
-`verify`, `diff` and the lint rules look at the same small groups: of what a rollout can measure one of those that lead
-to the same values, at the moments of training that stand for all.
+`verify`, `diff` and the lint rules try the same small groups. Rollouts with different columns but equal values are one
+case, and a few moments of training represent the run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import combinations_with_replacement, product
 from math import comb, inf
 from typing import NamedTuple
 
-from rewardspec.groups.batch import batch_step, over_batch, without_batch
+from rewardspec.groups.batch import normalisation, over_batch, without_batch
 from rewardspec.groups.moments import Moment, moments_of
 from rewardspec.groups.points import Point, column_points, users_of
 from rewardspec.groups.states import is_boundary, of_rollout
@@ -28,25 +28,25 @@ from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.spec import Spec
 
-MOST_TRIED_GROUPS = 200_000  # of one size that are tried; beyond them as many are drawn
+MOST_TRIED_GROUPS = 200_000  # of one size; if there are more, some are drawn at random
 MOST_ROLLOUT_STATES = 4096  # of one rollout
 MOST_NODE_VALUES = 60_000_000  # of nodes, in all groups of one size
-FEWEST_ROLLOUTS = 256  # rollouts that are looked at however dear they are
+FEWEST_ROLLOUTS = 256  # that are tried at any cost
 
 
-Places = tuple[int, ...]  # rollouts of a group as places in `Question.states()`
+Places = tuple[int, ...]  # the rollouts of a group, as indices into `Question.states()`
 Rollout = tuple[Point, ...]  # its values of `Question.fine`, in that order
 
 
 class Kind(NamedTuple):
-    """What groups have in common: the columns that a group or the batch has one value of, and the moment."""
+    """What the rollouts of a group share: the columns of group and batch level, and the moment."""
 
     columns: dict[str, Point]
     moment: Moment
 
 
 class Group(NamedTuple):
-    """A group of rollouts, with what all of them have in common."""
+    """A group of rollouts with its kind."""
 
     rollouts: tuple[Rollout, ...]
     columns: dict[str, Point]
@@ -55,21 +55,21 @@ class Group(NamedTuple):
 
 @dataclass
 class Question:
-    """A spec with its advantage and guarantees as one group decides them, and what groups there are.
+    """A spec, its advantage and guarantees as functions of one group, and the groups to try.
 
-    root: the advantage before the batch's normalisation; step: what that may do: "none", "scale" or "shift" as well.
-    most_tried: rows of columns that are looked through for what one rollout can be. gaps: whether what a closed gate
-    lets be missing is tried as missing.
+    root: the advantage before the batch's normalisation. normalisation: what that can do to it: "none", "scale" or
+    "shift" (and scale). most_tried: rows of columns to try for the states of one rollout. gaps: also try columns as
+    missing that may be missing while their gate is closed.
 
-    nodes: all that is asked about. fine: columns of rollouts, each with values that stand for all of it; coarse: those
-    of groups and batches, by name. moments: of training. complete: whether points and moments stand for all;
-    intervals: whether they do not because a domain is an interval.
+    nodes: the advantage, shaped components, guarantees and outcome. fine: columns of rollout level with their points;
+    coarse: columns of group and batch level, by name. moments: of training. complete: whether points and moments
+    represent all values; intervals: whether they do not because a domain is an interval.
     """
 
     spec: Spec
     program: Program
     root: Node
-    step: str
+    normalisation: str
     most_tried: int = 16 * MOST_ROLLOUT_STATES
     gaps: bool = False
 
@@ -77,10 +77,10 @@ class Question:
     def of(
         cls, spec: Spec, most_tried: int = 16 * MOST_ROLLOUT_STATES, eps: Fraction = Fraction(0), gaps: bool = False
     ) -> Question:
-        """The question about a spec. Raises SpecError for one that comes to nothing with this eps."""
-        program = spec.varied(given={**spec.declarations.given, "eps": eps}, decide=_told).program
-        root = _told(program.graph, program.advantage)
-        return cls(spec, program, root, batch_step(program.graph, program.advantage), most_tried, gaps)
+        """The question about a spec with this eps. Raises SpecError if the spec has an error with it."""
+        program = spec.varied(given={**spec.declarations.given, "eps": eps}, decide=_before_batch).program
+        root = _before_batch(program.graph, program.advantage)
+        return cls(spec, program, root, normalisation(program.graph, program.advantage), most_tried, gaps)
 
     def __post_init__(self) -> None:
         program = self.program
@@ -96,11 +96,11 @@ class Question:
 
     @cached_property
     def ends(self) -> Node | None:
-        """Whether the run ends with an error on a group, as far as the group decides that."""
+        """The condition that the run raises an error on a group; None if no group can raise one by itself."""
         graph = self.program.graph
         roots = [n for n in self.program.results if not any(over_batch(a) for a in walk([n]))]
         found = [check.bad for check in find_checks(graph, [self.root, *roots])]
-        if self.step == "none" and self.root.domain.missing:  # an advantage that is missing is an error
+        if self.normalisation == "none" and self.root.domain.missing:  # a missing advantage is an error
             found.append(graph.negation(graph.present(self.root)))
         found = [graph.spread(bad) for bad in found if not any(over_batch(n) for n in walk([bad]))]
         return graph.any_of(found) if found else None
@@ -108,7 +108,7 @@ class Question:
     # Groups --------------------------------------------------------------------------------------
 
     def states(self) -> tuple[list[Rollout], bool]:
-        """What one rollout can measure, one of those that lead to the same values, and whether that is all."""
+        """The rollouts to try, one of each set with equal values, and whether these are all."""
         return self._states
 
     @cached_property
@@ -137,9 +137,9 @@ class Question:
         return found, complete
 
     def _rollout_values(self, rows: list[Rollout]) -> list[tuple[object, ...]] | None:
-        """What of each rollout is ever asked for: the values of its own nodes, where the gates before them are open.
+        """The values of each rollout that the advantage reads: of its own nodes, while the gates before them are open.
 
-        None where it takes too much to find them.
+        None if they take too long to compute.
         """
         allowance = Allowance()
         nodes = walk(self.nodes)
@@ -152,7 +152,7 @@ class Question:
             return list(rows)
         values: dict[Node, list[object]] = {}
         number = [{v: i for i, v in enumerate(points)} for points in self.fine.values()]
-        places = [tuple(map(dict.__getitem__, number, row)) for row in rows]  # whole numbers are soon told apart
+        places = [tuple(map(dict.__getitem__, number, row)) for row in rows]  # integers are compared fast
         try:
             for n in wanted:
                 read = [(at, c) for at, c in enumerate(self.fine) if c in walk([n])]
@@ -177,7 +177,7 @@ class Question:
         ]
 
     def groups(self, size: int, seed: int) -> tuple[list[Group], bool]:
-        """All groups of a size, or as many as are tried, and whether these are all."""
+        """The groups of a size to try, and whether these are all."""
         states, _ = self.states()
         found, complete = self.places(size, seed)
         return [
@@ -188,7 +188,7 @@ class Question:
 
     @cached_property
     def kinds(self) -> list[Kind]:
-        """All that the rollouts of a group can have in common."""
+        """The kinds of groups: all values of group and batch columns, at all moments."""
         return [
             Kind(dict(zip(self.coarse, values, strict=True)), moment)
             for values in product(*self.coarse.values())
@@ -196,7 +196,7 @@ class Question:
         ]
 
     def places(self, size: int, seed: int) -> tuple[list[list[Places]], bool]:
-        """Groups for each of the `kinds`, a rollout as its place in `states()`, and whether these are all."""
+        """The groups to try of each of the `kinds`, rollouts as indices into `states()`, and whether these are all."""
         states, complete = self.states()
         count, kinds = comb(len(states) + size - 1, size), self.kinds
         most = min(MOST_TRIED_GROUPS, MOST_NODE_VALUES // (size * len(walk(self.nodes))))
@@ -216,9 +216,9 @@ class Question:
         return found, False
 
 
-def _told(graph: Graph, advantage: Node) -> Node:
-    """What a guarantee is told of the advantage: its value before the batch's normalisation, which may go anywhere."""
+def _before_batch(graph: Graph, advantage: Node) -> Node:
+    """`advantage` as guarantees read it: before the batch's normalisation, which can give it any value."""
     root, _ = without_batch(graph, advantage)
-    if batch_step(graph, advantage) == "none":
+    if normalisation(graph, advantage) == "none":
         return root
     return graph.node("required", (root,), (), Level.ROLLOUT, interval(-inf, inf))

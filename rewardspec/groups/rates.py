@@ -1,4 +1,4 @@
-"""A stated model of a policy: how often each value of a column comes up (`--p correct=0.3,length=0.8`)."""
+"""A model of a policy: the probability of each value of a column, from rates such as `--p correct=0.3,length=0.8`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def read_rates(text: str) -> dict[str, Fraction]:
 
 
 def policy(program: Program, rates: Mapping[str, Fraction | float]) -> PolicyModel:
-    """The probabilities of columns' values under which what is named succeeds that often.
+    """The probabilities of column values that give these success rates.
 
-    A name is a column, or a component that one column decides where its gate is open; succeeding is having
-    the greater of its two values. Raises ValueError for a name of which this cannot be said.
+    A name is a column, or a component that depends on one column while its gate is open. It has two values, and
+    success is the greater one. Raises ValueError for any other name.
     """
     roots = [program.advantage, *(c.shaped for c in program.components)]
     fine, *_ = column_points(program, roots)
@@ -45,15 +45,15 @@ def policy(program: Program, rates: Mapping[str, Fraction | float]) -> PolicyMod
         subject = _subject(program, name, nodes)
         columns = columns_of([subject])
         if len(columns) != 1 or not columns <= nodes.keys() or subject.level is not Level.ROLLOUT:
-            raise ValueError(f"`{name}` does not come from one column of rollouts, so a rate of it says too little")
+            raise ValueError(f"`{name}` does not depend on exactly one rollout column, so it cannot have a rate")
         (column,) = columns
         if column in model:
-            raise ValueError(f"`{name}` is another rate of the column `{column}`: give one of them")
+            raise ValueError(f"`{name}` is a second rate of the column `{column}`: keep one of them")
         points = [value for value in fine[nodes[column]] if value is not None]
         evaluate = GroupEvaluator(subject, [nodes[column]], {}, floats=False)
         values = [evaluate([(point,)], {})[0] for point in points]
         if len(set(values)) != 2:
-            raise ValueError(f"`{name}` has {len(set(values))} values; a rate is of something that has two")
+            raise ValueError(f"`{name}` has {len(set(values))} values; only something with two values can have a rate")
         high = max(values)
         successes = [value == high for value in values]
         model[column] = {
@@ -64,7 +64,7 @@ def policy(program: Program, rates: Mapping[str, Fraction | float]) -> PolicyMod
 
 
 def _subject(program: Program, name: str, columns: Mapping[str, Node]) -> Node:
-    """What a name stands for, less the gate of a component."""
+    """The node of a column or component, without the component's gate."""
     if name in columns:
         return columns[name]
     component = next((c for c in program.components if c.name == name), None)
@@ -79,7 +79,7 @@ def _subject(program: Program, name: str, columns: Mapping[str, Node]) -> Node:
 
 
 def binary_names(program: Program) -> list[str]:
-    """What can have a rate, one name for each column: components before columns."""
+    """The names that can have a rate, one for each column: components before columns."""
     names: list[str] = []
     taken: set[str] = set()
     for name in [*(c.name for c in program.components), *program.columns]:

@@ -1,4 +1,4 @@
-"""What one rollout and one group can be: the ground that counting stands on."""
+"""The states of one rollout and of one group, with probabilities: counting starts here."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Rollouts = tuple[tuple[Value, ...], ...]  # of a group, each the values of `Stat
 
 @dataclass(frozen=True)
 class States:
-    """What one rollout can be, as values of `start`, and what a group can be, with their probabilities.
+    """The states of one rollout, as values of `start`, and those of a group's own columns, with their probabilities.
 
-    complete: whether these are all the cases that differ.
+    complete: whether these are all states.
     """
 
     start: tuple[Node, ...]
@@ -38,11 +38,11 @@ class States:
     complete: bool
 
     def count(self, size: int) -> int:
-        """How many groups of `size` rollouts there are, up to the order of the rollouts."""
+        """The number of groups of `size` rollouts, up to their order."""
         return comb(len(self.rollouts) + size - 1, size) * len(self.groups)
 
     def each_group(self, size: int, most: int, seed: int = 0) -> Iterator[tuple[Rollouts, dict[str, Point], float]]:
-        """All groups with their probabilities, or `most` drawn by them: rollouts, columns of the group, mass."""
+        """All groups, or `most` drawn at random: rollouts, columns of the group, probability."""
         rollouts, weights = list(self.rollouts), list(self.rollouts.values())
         if self.count(size) <= most:
             for group, odds in self.groups:
@@ -68,9 +68,9 @@ def find_states(
 ) -> States:
     """The states that the values of `roots` depend on.
 
-    Nodes that one rollout's own columns decide are looked at as a whole (`start`, if not said), so that
-    columns which lead to the same values are one state. model: columns that it does not mention have each
-    of their values equally often. allowance: where it does not last, fewer states are looked at.
+    A state holds the values of `start`, not of columns: columns that give equal values are one state. By default these
+    are the nodes that a rollout's own columns decide. model: probabilities of column values; columns that it does not
+    mention have equally likely values. allowance: if it is too small, some states are drawn at random.
     """
     allowance = allowance or Allowance()
     nodes = walk(roots)
@@ -101,32 +101,32 @@ def find_states(
     )
 
 
-def asked_of_groups(
+def evaluate_groups(
     states: States,
-    ask: Callable[[Rollouts, dict[str, Point]], Answer],
+    evaluate: Callable[[Rollouts, dict[str, Point]], Answer],
     size: int,
     most: int,
     seed: int,
     allowance: Allowance,
 ) -> tuple[list[tuple[Answer, float]], bool]:
-    """What groups answer, with their probabilities, and whether these are all groups or `most` that were drawn.
+    """`evaluate(rollouts, columns)` of each group, with probabilities, and whether these are all groups.
 
-    Where the allowance does not last for all, a part of as many is drawn.
+    If there are more than `most`, that many are drawn at random; if the allowance is too small, fewer.
     """
     found: list[tuple[Answer, float]] = []
     own = allowance.part()
     for members, group, mass in states.each_group(size, most, seed):
         if own.is_spent and len(found) >= FEWEST_TRIED:
-            if states.count(size) > most:  # they were drawn
+            if states.count(size) > most:  # drawn at random
                 return [(value, mass * most / len(found)) for value, mass in found], False
             few = states.each_group(size, max(FEWEST_TRIED // 2, len(found) // 4), seed)
-            return [(ask(members, group), mass) for members, group, mass in few], False
-        found.append((ask(members, group), mass))
+            return [(evaluate(members, group), mass) for members, group, mass in few], False
+        found.append((evaluate(members, group), mass))
     return found, states.count(size) <= most
 
 
 def of_rollout(nodes: Sequence[Node]) -> set[Node]:
-    """Nodes whose value a rollout's own columns decide."""
+    """Nodes that depend on a rollout's own columns only."""
     own: set[Node] = set()
     for node in nodes:
         alone = node.op in ("const", "missing") or (

@@ -153,7 +153,7 @@ class Facts:
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
         found.outcome, found.left_out = self.outcome, self.left_out
-        found.question = Question(self._asked, program, root, self.question.step, MOST_TRIED)
+        found.question = Question(self._asked, program, root, self.question.normalisation, MOST_TRIED)
         found.question.moments = self.question.moments
         return found
 

@@ -19,7 +19,7 @@ def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, Group, Group]]
     nodes = list(facts.question.fine)
     if not policies or facts.depends_on_batch(code):
         return
-    if facts.question.step == "shift":
+    if facts.question.normalisation == "shift":
         facts.leave_out(code, OF_BATCH)
         return
     for at, node in enumerate(nodes):

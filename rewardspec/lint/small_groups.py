@@ -74,7 +74,7 @@ class SmallGroups:
         return None if any(value is UNKNOWN for value in found) else found
 
     def advantages(self, group: Group) -> list[Any] | None:
-        """Less the step over the batch."""
+        """Less the batch's normalisation."""
         return self.values(self.question.root, group)
 
     def shaped(self, component: str, group: Group) -> list[Any] | None:
@@ -93,7 +93,7 @@ class SmallGroups:
     ) -> list[Any] | None:
         """The advantages that another spec gives a group; None where it reads columns that this one does not.
 
-        whole: with the step over the batch, which the group is. of: what is asked for instead of the advantage.
+        whole: with the batch's normalisation, which the group is. of: what is asked for instead of the advantage.
         """
         members, columns, moment = group
         names = [n.attributes[0] for n in self.question.fine]

@@ -40,8 +40,8 @@ def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
         line = f"({', '.join([*cells, *(['...'] if is_cut else [])])}) gets {float(a):.3g}"
         rows[line] = rows.get(line, 0) + 1
     text = "; ".join(line if count == 1 else f"{count} x {line}" for line, count in rows.items())
-    if question.step == "shift":
-        text += ", before the step over the batch"
+    if question.normalisation == "shift":
+        text += ", before the batch's normalisation"
     return text + at_moment(facts, group[2])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewardspec.ir.graph import Node
-from rewardspec.ir.looking import least_seen
+from rewardspec.ir.least_seen import least_seen
 from rewardspec.language.declarations import Component
 from rewardspec.lower.context import Context
 from rewardspec.lower.convert import as_condition, number

@@ -10,7 +10,7 @@ import numpy as np
 
 from rewardspec.groups.parts import columns_of
 from rewardspec.groups.points import Point, PolicyModel
-from rewardspec.groups.states import Rollouts, asked_of_groups, find_states
+from rewardspec.groups.states import Rollouts, evaluate_groups, find_states
 from rewardspec.ir.exact import GroupEvaluator, Value
 from rewardspec.ir.node import Node
 from rewardspec.ir.shares import find_shares
@@ -119,7 +119,7 @@ def _covariances(
         rows = [floats[row] for row in rollouts]
         return [[0.0 if v is None else v for v in e(rows, group)] for e in evaluators]
 
-    groups, _ = asked_of_groups(states, ask, size, MOST_MEASURED_GROUPS, seed, allowance)
+    groups, _ = evaluate_groups(states, ask, size, MOST_MEASURED_GROUPS, seed, allowance)
     for found, mass in groups:
         rows = np.array(found, dtype=float)
         means += mass * rows.mean(1)

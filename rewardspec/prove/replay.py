@@ -60,7 +60,7 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a spec makes of a log: sizes, and its signal over all of it, the step over the batch included."""
+    """What a spec makes of a log: sizes, and its signal over all of it, the batch's normalisation included."""
 
     rollouts: int
     groups: int

@@ -11,7 +11,7 @@ from math import comb
 from rewardspec.groups.joint import joint_values
 from rewardspec.groups.parts import connected
 from rewardspec.groups.points import column_points
-from rewardspec.groups.states import asked_of_groups, find_states, of_rollout
+from rewardspec.groups.states import evaluate_groups, find_states, of_rollout
 from rewardspec.ir.exact import GroupEvaluator, Value
 from rewardspec.ir.node import Node, walk
 from rewardspec.lower.program import Program
@@ -66,7 +66,7 @@ def _of_groups(program: Program, shaped: list[Node], size: int, given: Given, al
     states = find_states(program, shaped, given, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     most = most_groups(shaped, size)
-    groups, is_all = asked_of_groups(
+    groups, is_all = evaluate_groups(
         states, lambda rollouts, group: [e(rollouts, group) for e in evaluators], size, most, 0, allowance
     )
     found: set[frozenset[tuple[tuple[Value, ...], int]]] = set()

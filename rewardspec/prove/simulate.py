@@ -15,7 +15,7 @@ from rewardspec.groups.batch import without_batch
 from rewardspec.groups.parts import independent_terms
 from rewardspec.groups.points import EVENLY, PolicyModel
 from rewardspec.groups.rates import policy
-from rewardspec.groups.states import asked_of_groups, find_states
+from rewardspec.groups.states import evaluate_groups, find_states
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.node import Node
 from rewardspec.lower.program import Program
@@ -150,6 +150,6 @@ def part_vectors(
     allowance = allowance or Allowance()
     states = find_states(program, [node], given, model=model, allowance=allowance)
     evaluate = GroupEvaluator(node, states.start, given)
-    groups, is_all = asked_of_groups(states, evaluate, size, most_groups([node], size), seed, allowance)
+    groups, is_all = evaluate_groups(states, evaluate, size, most_groups([node], size), seed, allowance)
     found = vectors(groups)
     return found, states.complete and not found.unsure and is_all

@@ -225,9 +225,9 @@ def undecidable(question: Question, guarantee: Node) -> str:
     """Why the rest of the batch could decide a guarantee; empty where it cannot."""
     if any(over_batch(n) for n in walk([guarantee, question.root])):
         return "it depends on the rest of the batch"
-    step = question.step
-    if step != "none" and not is_indifferent(question.program.graph, guarantee, question.root, step):
-        return "it depends on the scale that the step over the batch gives the advantage"
+    kind = question.normalisation
+    if kind != "none" and not is_indifferent(question.program.graph, guarantee, question.root, kind):
+        return "it depends on the scale that the batch's normalisation gives the advantage"
     return ""
 
 

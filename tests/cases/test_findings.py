@@ -309,7 +309,7 @@ def test_no_false_claim(seed):
             elif diagnostic.code == "easy-above-hard":
                 easy, hard = re.match("`(.+)` alone can be above `(.+)` alone", diagnostic.message).groups()
                 shown, shown_advantages = group_of(diagnostic.message)
-                by_hand = advantages_without_batch_step(parts, scheme, shown)
+                by_hand = advantages_before_normalisation(parts, scheme, shown)
                 np.testing.assert_allclose(shown_advantages, by_hand, rtol=5e-3, atol=1e-9, err_msg=text)
                 top, least = ({n: end(shown[n]) for n in (easy, hard)} for end in (np.max, np.min))
                 only_hard = (shown[hard] == top[hard]) & (shown[easy] == least[easy])
@@ -460,7 +460,7 @@ def group_of(message):
     return {name: np.array(values) for name, values in rewards.items()}, np.array(advantages)
 
 
-def advantages_without_batch_step(parts, scheme, rewards):
+def advantages_before_normalisation(parts, scheme, rewards):
     """Of one group; a reward that is not shown is the same for all of it, so nothing depends on it."""
     weights = {name: weight for name, _, _, weight, _ in parts if name in rewards}
     size = len(next(iter(rewards.values())))
@@ -524,7 +524,7 @@ def test_share_of_dead_groups_is_that_of_all_groups_tried_one_by_one(seed, most,
     for members in product(product([0, 1], repeat=len(parts)), repeat=size):
         columns = {name: np.array([m[i] for m in members], dtype=float) for i, name in enumerate(rates)}
         odds = np.prod([np.where(columns[name] > 0, p, 1 - p).prod() for name, p in rates.items()])
-        dead += odds * (np.ptp(advantages_without_batch_step(parts, scheme, rewards_of(parts, columns))) < 1e-9)
+        dead += odds * (np.ptp(advantages_before_normalisation(parts, scheme, rewards_of(parts, columns))) < 1e-9)
     components = ", ".join(
         f"{name}: {{values: [0, 1], weight: {weight}{', when: a >= 1' * is_gated}}}"
         for name, _, _, weight, is_gated in parts

@@ -67,7 +67,7 @@ class Draft:
     features: set = field(default_factory=set)
     uses_step: bool = False
     dialect: str | None = None
-    inner: str = ""  # the advantage without the step over the batch, of small specs
+    inner: str = ""  # the advantage without the batch's normalisation, of small specs
     advantage: str = ""
 
 
@@ -268,7 +268,7 @@ class Author:
     def advantage(self):
         roll = self.random.random()
         if self.small:
-            # the step over the batch is left out, where every group is tried
+            # the batch's normalisation is left out, where every group is tried
             if roll < 0.5:
                 return self.pick(["grpo", "dr_grpo", "rloo", "decoupled", "gdpo"])
             return self.pick(["center({})", "zscore({})", "{} - mean(total)", "loo({})", "minmax({})", "{}"]).format(

@@ -205,7 +205,7 @@ def test_rates_of_columns_and_components():
         ("correct=1/0", "rates are written"),
         ("correct=0.1,correct=0.2", "two rates"),
         ("corect=0.1", "did you mean `correct`"),
-        ("tokens=0.1,length=0.2", "another rate of the column `tokens`"),
+        ("tokens=0.1,length=0.2", "second rate of the column `tokens`"),
     ],
 )
 def test_rates_that_say_nothing(text, message):

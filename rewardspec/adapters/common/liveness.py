@@ -1,6 +1,6 @@
 """Whether a group is live under a spec: what the filters of trainers should ask, in place of a score.
 
-A group is judged by itself, with its advantages as they are before the step over the batch, which for any one batch
+A group is judged by itself, with its advantages as they are before the batch's normalisation, which for any one batch
 is an increasing affine map. It is live if its advantages differ, else dead: no rollout of it would be learned from.
 """
 

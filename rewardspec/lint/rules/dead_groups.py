@@ -44,7 +44,7 @@ NEVER = 1e-6
 def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     if not facts.run.rates or facts.depends_on_batch("dead-groups"):
         return
-    if facts.question.step == "shift":
+    if facts.question.normalisation == "shift":
         facts.leave_out("dead-groups", OF_BATCH)
         return
     model = policy(facts.program, facts.run.rates)

@@ -33,7 +33,7 @@ def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     if outcome is None:
         facts.leave_out("keep-dead-groups", NO_OUTCOME)
         return
-    if facts.question.step == "shift" or facts.depends_on_batch("keep-dead-groups"):
+    if facts.question.normalisation == "shift" or facts.depends_on_batch("keep-dead-groups"):
         return
     kept_dead, wrong_kept = None, False
     for group, advantages in facts.groups.each():

@@ -43,7 +43,7 @@ COUNTS = {"length", "len", "tokens", "words", "chars", "bytes", "lines", "steps"
 @finding("one-unit-decides", __doc__)
 def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
     endless = [n.attributes[0] for n in facts.question.fine if _counts_without_end(facts, n)]
-    if not endless or facts.question.step == "shift" or facts.depends_on_batch("one-unit-decides"):
+    if not endless or facts.question.normalisation == "shift" or facts.depends_on_batch("one-unit-decides"):
         return
     facts = facts.with_eps  # which is a floor, too
     for at, node in enumerate(facts.question.fine):

@@ -1,7 +1,7 @@
 """A weight that changes nothing.
 
-Doubling the weight leaves every advantage as it was, or changes all of them by one factor that the step over the
-batch takes out again: normalisation cancels it. A lone reward under GRPO is the usual case. Or nothing reads it:
+Doubling the weight leaves every advantage as it was, or changes all of them by one factor that the
+batch's normalisation cancels. A lone reward under GRPO is the usual case. Or nothing reads it:
 `advantage: a + b - mean(a + b)` names components, and a name stands for the value without its weight; `total` is
 the weighted sum.
 

@@ -1,7 +1,7 @@
-"""What a value is seen to be, in small groups: for claims that domains alone do not prove.
+"""The least value of a node seen in small groups, for claims that its domain is too wide to prove.
 
-A domain holds every value, and more where what is subtracted is related: `x - min(x)` of [0, 1] is never below 0, and
-its domain is [-1, 1]. What is seen is no proof that there is nothing else; but a value that is seen is there.
+`x - min(x)` of [0, 1] is never below 0, yet its domain is [-1, 1]: a domain contains every value, and more where
+operands are related. A value that was seen exists; values that were not seen may exist, too.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rewardspec.ops.domain import Domain, Level
 from rewardspec.ops.exact import Inexact
 
 FAR = 10**6
-NOISE = 1e-6  # of floats, where there is no exact value: what is nearer to 0 says nothing of its sign
-MOST_VALUES = 60_000  # of nodes, in all groups that are looked at
+NOISE = 1e-6  # of floats, where no exact value is known: nearer to 0 their sign is unknown
+MOST_VALUES = 60_000  # of nodes, in all groups that are tried
 MOMENTS = tuple(
     {"step": p * 1000, "total_steps": Fraction(1000), "progress": p} for p in (Fraction(0), Fraction(1, 2), Fraction(1))
 )
 
 
 def least_seen(value: Node, gate: Node) -> Fraction | float | None:
-    """The least that a value is seen to be where a gate is open; None where nothing is seen."""
+    """The least value seen while the gate is open; None if none was seen."""
     least = None
     for columns, rows, coarse, moment in _groups([value, gate]):
         try:
@@ -48,7 +48,7 @@ Points = list[Fraction | None]  # of a column
 def _groups(
     nodes: Sequence[Node],
 ) -> Iterator[tuple[list[Node], list[Values], dict[str, Fraction | None], dict[str, Fraction]]]:
-    """Groups of one to four rollouts: at the ends of all domains, then drawn from all over them."""
+    """Groups of one to four rollouts: first at the ends of all domains, then drawn at random."""
     order = walk(nodes)
     columns = [n for n in order if n.op == "column"]
     fine = [n for n in columns if n.level is Level.ROLLOUT]
@@ -77,7 +77,7 @@ def _most(points: Points) -> Fraction | None:
 
 
 def _points(column: Node, order: Sequence[Node]) -> Points:
-    """Values of a column: its ends, some between, and both sides of what it is compared with."""
+    """Values of a column: its ends, some between, and both sides of constants that it is compared with."""
     domain = column.domain
     limits = {a.constant for n in order if column in n.args for a in n.args if a.constant is not None}
     if domain.values is not None:
