@@ -25,10 +25,10 @@ HEAD = """\
 def advantages(columns, groups, *, step=None, total_steps=None, seed=0):
     \"\"\"The advantages of a batch of rollouts, as a `Result`.
 
-    columns: names to tensors, arrays or lists of N values (None or NaN where missing).
-    groups: one group size, or N ids of any hashable kind.
-    step, total_steps: of training. seed: of anything drawn.
-    Raises RolloutError, naming column, rollout and group, for rollouts it cannot be computed on.
+    columns: names to tensors, arrays or lists of N values; None and NaN are missing.
+    groups: one group size, or N hashable ids.
+    step, total_steps: the training step and their number. seed: of random draws (`refill`).
+    Raises RolloutError, naming column, rollout and group, where the advantage is undefined.
     \"\"\"
     batch = Batch(columns, groups, COLUMNS, step, total_steps, seed)"""
 
@@ -38,7 +38,7 @@ def emit_module(program: Program, name: str, about: str, fingerprint: str, versi
     body = _body(program)
     lines = [support_source(body), ""]
     if "EPS" in body:
-        lines += [f"EPS = {float(program.eps)!r}  # added to every standard deviation", ""]
+        lines += [f"EPS = {float(program.eps)!r}  # added to each standard deviation", ""]
     head = [_ascii(" ".join(name.split()) or "advantages"), *([""] if about else [])]
     head += [_ascii(line) for line in about.splitlines()[:20]]
     head += [
@@ -84,7 +84,7 @@ def _body(program: Program) -> str:
         arguments.append(f"total={made if made.isidentifier() else 'rewarded'}")
     read = {node.attributes[0] for node, _ in lines.emitted if node.op == "column"}  # also what only a check reads
     columns = [_column(column) for name, column in program.columns.items() if name in read]
-    head = ["# The columns that are read, and what is known of them.", "COLUMNS = ["]
+    head = ["# The columns that are read, with their domains.", "COLUMNS = ["]
     head += [*(f"    {line}," for line in columns), "]", "", "", HEAD]
     largest = max((abs(node.attributes[0]) for node, _ in lines.emitted if node.op == "const"), default=0)
     if largest > LARGEST:

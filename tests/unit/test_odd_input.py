@@ -141,7 +141,7 @@ LARGE = [
 def test_number_that_float32_cannot_hold_is_refused_with_a_way_out(expression):
     fn = made(f"{TWO}, c: '{expression}'}}\nadvantage: grpo\n")
     with pytest.raises(
-        fn.RolloutError, match=r"the spec has 1e\+3.* more than float32 can hold: pass a column of float64"
+        fn.RolloutError, match=r"the spec contains 1e\+3.* more than float32 can hold: pass a float64 column"
     ):
         fn(GOOD, 2, step=1)
     wide = {**GOOD, "t": torch.tensor(GOOD["t"], dtype=torch.float64)}

@@ -266,7 +266,7 @@ def test_declared_values_that_float32_cannot_tell_apart(values):
     body = f"components: {{a: {{values: {values}}}}}\nadvantage: zscore(a)"
     pair = [float(v) for v in values[1:-1].split(",")]
     for column in (pair, torch.tensor(pair, dtype=torch.float32)):
-        with pytest.raises(ValueError, match="only float64 tells apart"):
+        with pytest.raises(ValueError, match="only float64 can distinguish"):
             advantages(body, {"a": column}, 2)
     first, second = advantages(body, {"a": np.array(pair)}, 2)
     assert first == -second

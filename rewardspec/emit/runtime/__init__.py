@@ -1,9 +1,13 @@
-"""What emitted modules are built on: reading columns, laying out groups, statistics.
+"""The support code of emitted modules: columns, groups, statistics.
 
-The emitter copies from these files the classes and functions that a spec needs, without their
-imports, so a compiled module depends on torch alone: nothing here may import anything else.
+The emitter copies from these files the classes and functions that a spec needs, without their imports. A compiled
+module needs torch alone, so nothing here may import anything else.
 
-Values of a batch have one of three shapes. One for every rollout: [P, G] where the groups are dense
-(P groups of G rollouts that stand together), else [N], sorted by group. One for every group: [P, 1]
-where dense, else [P]. One for the batch: [].
+A tensor of a batch has one of three shapes:
+
+| level | dense: P groups of G adjacent rollouts | ragged: sorted by group |
+|---|---|---|
+| rollout | [P, G] | [N] |
+| group | [P, 1] | [P] |
+| batch | [] | [] |
 """

@@ -21,7 +21,7 @@ from rewardspec.emit.runtime.layout import Layout, restored, sorted_layout
 
 
 def _moment(name, value):
-    """`step`, `total_steps` or `seed` as a number of Python, None where it is not given."""
+    """`step`, `total_steps` or `seed` as a Python number; None if it was not passed."""
     if value is None:
         return value
     try:
@@ -31,15 +31,15 @@ def _moment(name, value):
             return number
     except (TypeError, ValueError, OverflowError, RuntimeError):
         pass
-    raise RolloutError(f"{name} is {value!r:.80}: it is a {'whole number' if name == 'seed' else 'number'}")
+    raise RolloutError(f"{name} is {value!r:.80}: it should be a {'whole number' if name == 'seed' else 'number'}")
 
 
 class Batch:
-    """The rollouts of one call: columns read and checked, groups laid out.
+    """The rollouts of one call: its checked columns and the layout of its groups.
 
     columns: names to tensors, arrays or lists of N values (None and NaN are missing).
-    groups: one group size, or N ids of any hashable kind.
-    needed: (name, options of `_read`) for each column.
+    groups: one group size, or N hashable ids.
+    needed: (name, options) of each column that is read.
     """
 
     def __init__(self, columns, groups, needed, step=None, total_steps=None, seed=0):
@@ -47,26 +47,26 @@ class Batch:
         moments = (("step", step), ("total_steps", total_steps), ("seed", seed))
         self.step, self.total_steps, self.seed = [_moment(name, value) for name, value in moments]
         if not hasattr(columns, "keys"):
-            raise RolloutError(f"columns are names and their values, not {columns!r:.80}")
+            raise RolloutError(f"expected columns as names with their values, not {columns!r:.80}")
         absent = [name for name, _ in needed if name not in columns]
         if absent:
             found = ", ".join(f"`{name}`" for name in columns) or "none"
             lines = [f"column `{name}` is missing" for name in absent]
-            raise RolloutError("\n".join([*lines, f"the columns given are {found}"]))
+            raise RolloutError("\n".join([*lines, f"the given columns are {found}"]))
         given = {name: _as_tensor(columns[name], name) for name, _ in needed}
         typed = [name for name, x in given.items() if isinstance(x, torch.Tensor) and hasattr(columns[name], "dtype")]
         self.kinds = {name: given[name].dtype for name in typed}
         self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
-        self.kinds = {name: self.kinds.get(name, self.dtype) for name in given}  # numbers of Python take what there is
+        self.kinds = {name: self.kinds.get(name, self.dtype) for name in given}  # Python numbers take the common type
         tensors = [x for x in (*(columns[name] for name, _ in needed), groups) if isinstance(x, torch.Tensor)]
-        devices = [x.device for x in tensors] or [torch.empty(0).device]  # lists alone: where the caller makes tensors
+        devices = [x.device for x in tensors] or [torch.empty(0).device]  # lists only: the default device
         self.device = next((d for d in devices if d.type not in ("cpu", "meta")), torch.device("cpu"))
         self._lay_out(groups, {name: given[name] for name, options in needed if options.get("level") != "batch"})
         self._read(given, needed)
         self._raise()
 
     def __getstate__(self):
-        """How groups are laid out: what is left to do once the advantages are there."""
+        """Without columns and checks: after the call only the layout of the groups is needed."""
         return {**self.__dict__, "values": {}, "checks": [], "labels": None}
 
     def __getitem__(self, name):
@@ -74,14 +74,14 @@ class Batch:
 
     def _lay_out(self, groups, columns):
         lengths = {name: len(x) for name, x in columns.items() if not isinstance(x, torch.Tensor) or x.dim()}
-        if getattr(groups, "ndim", 1) == 0:  # a NumPy or torch number
+        if getattr(groups, "ndim", 1) == 0:  # a NumPy or torch scalar
             groups = groups.item()
         if isinstance(groups, int) and not isinstance(groups, bool):
             n, ids, self.labels = max(lengths.values(), default=0), None, None
             if groups < 1:
-                raise RolloutError(f"a group size of {groups}: it is at least 1")
+                raise RolloutError(f"the group size is {groups}: it should be at least 1")
             if not lengths:
-                raise RolloutError("no column that is read tells how many rollouts there are: pass their group ids")
+                raise RolloutError("the spec reads no column with a value for each rollout: pass group ids")
         else:
             ids, self.labels = _group_ids(groups)
             n = len(ids)
@@ -101,7 +101,7 @@ class Batch:
         else:
             self.groups = sorted_layout(ids.to(self.device))
             self.order, count = self.groups.order, self.groups.reduced[0]
-            self.groups.order = None  # columns are brought into order once, as they are read
+            self.groups.order = None  # `_prepared` sorts each column once
             self.group_of = torch.arange(count, device=self.device).repeat_interleave(self.group_sizes())
         self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
         self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
@@ -111,7 +111,7 @@ class Batch:
             layout.rounding = rounding
 
     def group_sizes(self):
-        """How many rollouts each group has."""
+        """Rollouts in each group, [P, 1] or [P]."""
         sizes = [torch.full((count,), size, device=self.device) for _, count, size in self.groups.blocks]
         return (
             torch.cat(sizes).reshape(self.groups.reduced)
@@ -122,27 +122,27 @@ class Batch:
     # Reading columns
 
     def _read(self, given, needed):
-        """`values`: every column checked, with the shape of its level.
+        """Fill `values`: every column, checked, in the shape of its level.
 
-        A look at the extremes of each column, all of them fetched together, tells whether it is as
-        declared; only where one is not, its values are looked at one by one.
+        The extremes of all columns are fetched together. Only a column whose extremes do not fit its declaration
+        is checked value by value.
         """
         ready = [(name, self._prepared(name, given[name], options), options) for name, options in needed]
-        alike = []  # (options, columns, their names): short columns declared alike are looked at together
+        probes = []  # (options, columns, names): short columns with equal declarations share one probe
         for name, x, options in ready:
             if x is not None and x.numel():
-                for known, xs, names in alike:
+                for known, xs, names in probes:
                     if known == options and xs[0].shape == x.shape and x.numel() <= 2**15:
                         xs.append(x)
                         names.append(name)
                         break
                 else:
-                    alike.append((options, [x], [name]))
-        probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in alike]
+                    probes.append((options, [x], [name]))
+        probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in probes]
         ends = [end for ends, _ in probed for end in ends]
         measured = iter(torch.stack(ends).tolist() if ends else ())
         suspect = set()
-        for (_, _, names), (ends, (low, high)) in zip(alike, probed, strict=True):
+        for (_, _, names), (ends, (low, high)) in zip(probes, probed, strict=True):
             if not all([low <= end <= high and math.isfinite(end) for end in [next(measured) for _ in ends]]):
                 suspect.update(names)
         self.values, shape = {}, self.groups.shape
@@ -155,7 +155,7 @@ class Batch:
             self.values[name] = x.reshape(shape) if level == "rollout" else self._coarse(name, x, level)
 
     def _prepared(self, name, x, options):
-        """A column in its order and type, missing values replaced where 0 stands for them."""
+        """A column in the order and type of the batch; missing values are 0 where the spec says `missing: zero`."""
         if "symbols" in options:
             x = self._codes(name, x, options["symbols"])
         elif not isinstance(x, torch.Tensor):
@@ -166,13 +166,17 @@ class Batch:
         x = x.reshape(1) if batch_level and x.dim() == 0 else x
         kind = self.kinds[name]
         if options.get("fine") and (torch.float32 is self.dtype or (kind.is_floating_point and kind is not self.dtype)):
-            self.problems.append(f"column `{name}` declares values that only float64 tells apart: pass it as float64")
+            self.problems.append(
+                f"column `{name}` declares values that only float64 can distinguish: pass it as float64"
+            )
             return None
         if x.dim() != 1:
-            self.problems.append(f"column `{name}` has shape {tuple(x.shape)}: one value for each rollout is wanted")
+            self.problems.append(
+                f"column `{name}` has shape {tuple(x.shape)}: it should have one value for each rollout"
+            )
             return None
         if batch_level and len(x) not in (1, self.n):
-            self.problems.append(f"column `{name}` has {len(x)} values: it is one for the batch")
+            self.problems.append(f"column `{name}` has {len(x)} values: it should have one for the batch")
             return None
         x = x.to(self.device)
         if self.order is not None and len(x) == self.n:
@@ -189,9 +193,9 @@ class Batch:
     def _repaired(
         self, name, x, values=None, low=None, high=None, symbols=None, missing=False, clip=False, zero=False, **_
     ):
-        """A column that is not plainly as declared: snapped or clipped, what is wrong with it noted.
+        """A column that may differ from its declaration: snapped or clipped, with a check for the rest.
 
-        A 0 that stands for a missing value need not be a declared one.
+        A 0 in place of a missing value need not be a declared value.
         """
         measured = x
         if symbols is not None:
@@ -208,10 +212,10 @@ class Batch:
         return x
 
     def _codes(self, name, x, symbols):
-        """Names to their indices, None to NaN."""
+        """The index of each name in `symbols`; NaN for None."""
         index = {symbol: float(i) for i, symbol in enumerate(symbols)}
         if isinstance(x, torch.Tensor) and x.dim() and x.is_floating_point() and bool(x.isnan().all()):
-            return x  # nothing was measured
+            return x  # every value is missing
         if isinstance(x, torch.Tensor):
             self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
             return torch.zeros(len(x) if x.dim() else 1, device="cpu")
@@ -222,13 +226,13 @@ class Batch:
         return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x], device="cpu")
 
     def _coarse(self, name, x, level):
-        """A column that is the same within a group, or the batch, as one value for each."""
+        """One value for each group, or for the batch, of a column that is equal within it; else a check fails."""
         if level == "batch":
             first = x[:1].reshape(()) if x.numel() else torch.full((), float("nan"), dtype=x.dtype, device=self.device)
             differs = (x != first) & ~(x.isnan() & first.isnan())
             if len(x) > 1:
                 self.checks.append(
-                    (differs, lambda i: f"column `{name}` differs at {self.where(i)}: it is one value for the batch")
+                    (differs, lambda i: f"column `{name}` differs at {self.where(i)}: it should be equal in the batch")
                 )
             return first
         rows = x.reshape(self.groups.shape)
@@ -236,7 +240,7 @@ class Batch:
         spread = self.spread(first)
         differs = (rows != spread) & ~(rows.isnan() & spread.isnan())
         self.checks.append(
-            (differs, lambda i: f"column `{name}` differs within its group at {self.where(i)}: it is one value a group")
+            (differs, lambda i: f"column `{name}` differs at {self.where(i)}: it should be equal in the group")
         )
         return first
 
@@ -248,26 +252,26 @@ class Batch:
     def _too_long(self, name, measured, row):
         value, wide = measured[row if len(measured) > 1 else 0].item(), self.dtype is torch.float32
         kind = str(self.dtype).removeprefix("torch.")
-        way_out = "pass it as float64" if wide else "use smaller numbers"
-        return f"column `{name}` is {value:.0f} at {{where}}: {kind} cannot hold this whole number, {way_out}"
+        fix = "pass it as float64" if wide else "use smaller numbers"
+        return f"column `{name}` is {value:.0f} at {{where}}: {kind} cannot hold this whole number, {fix}"
 
     # Shapes
 
     def spread(self, x):
-        """A value for every group as one for every rollout of it; what is the same for all stays as it is."""
+        """The group's value for each of its rollouts; `x` itself where that broadcasts: [P, 1] or a scalar."""
         if self.group_of is None or not isinstance(x, torch.Tensor) or not x.dim():
             return x
         return x[self.group_of]
 
     def full(self, x):
-        """One value for every rollout, of a coarser one or a number."""
+        """A value for every rollout, from a coarser value or a number."""
         return self.value(x).expand(self.groups.shape)
 
     def full_groups(self, x):
         return self.value(x).expand(self.groups.reduced)
 
     def value(self, x):
-        """A number of Python as a tensor."""
+        """A Python number as a tensor; a tensor as it is."""
         if isinstance(x, torch.Tensor):
             return x
         return torch.tensor(x, dtype=torch.bool if isinstance(x, bool) else self.dtype, device=self.device)
@@ -276,14 +280,14 @@ class Batch:
         return condition.to(self.dtype)
 
     def rounded(self, x, name):
-        """A constant as the column it is compared with would hold it: float32 0.7 meets `>= 0.7`."""
+        """A constant rounded as the column that it is compared with: a float32 0.7 is then `>= 0.7`."""
         kind = self.kinds[name]
         return torch.tensor(x, dtype=torch.float64, device="cpu").to(kind).item() if kind.is_floating_point else x
 
     def hold(self, number):
-        """Refuse what is computed with a number of the spec that its type cannot hold."""
+        """Raise if the type of the computation cannot hold a number of the spec."""
         if self.dtype is torch.float32 and _too_large(number):
-            raise RolloutError(f"the spec has {number:g} in it, more than float32 can hold: pass a column of float64")
+            raise RolloutError(f"the spec contains {number:g}, more than float32 can hold: pass a float64 column")
 
     def given(self, name, value):
         """`step`, `total_steps` or `progress` of this call."""
@@ -292,7 +296,7 @@ class Batch:
                 raise RolloutError(f"the spec uses `{name}`: pass `{needed}=`")
         if name == "progress":
             if self.total_steps <= 0:
-                raise RolloutError(f"total_steps is {self.total_steps}: it is at least 1")
+                raise RolloutError(f"total_steps is {self.total_steps}: it should be at least 1")
             value = min(max(self.step / self.total_steps, 0.0), 1.0)
         return torch.tensor(float(value), dtype=torch.float64, device=self.device)
 
@@ -302,17 +306,17 @@ class Batch:
         return restored((x if x.shape == self.groups.shape else self.full(x)).reshape(-1), self.order)
 
     def in_order(self, x):
-        """One value for every group, [P], in order of the groups' first appearance."""
+        """One value for every group, [P], in order of first appearance."""
         x = self.full_groups(x).reshape(-1)
         return x if self.order is None else x[torch.argsort(self.groups.first)]
 
     def from_order(self, x):
-        """What `in_order` gave, as values of groups are laid out here."""
+        """The inverse of `in_order`: values of groups in the order of this batch."""
         order = None if self.order is None else torch.argsort(self.groups.first)
         return restored(x, order).reshape(self.groups.reduced)
 
     def rows_by_group(self):
-        """The rows of each group, in the caller's numbering and order; groups in order of first appearance."""
+        """The rows of each group as the caller numbers them; groups in order of first appearance."""
         rows = torch.arange(self.n, device=self.device) if self.order is None else self.order
         rows = rows.split(self.group_sizes().reshape(-1).tolist())
         return rows if self.order is None else [rows[i] for i in torch.argsort(self.groups.first).tolist()]
@@ -320,7 +324,7 @@ class Batch:
     # Errors
 
     def where(self, row):
-        """Words for a row: its number in the caller's order, and its group."""
+        """A row in words: its number in the caller's order, and its group."""
         at = row if self.order is None else int(self.order[row])
         return f"rollout {at} of group {self.label(at)!r:.80}"
 
@@ -330,14 +334,14 @@ class Batch:
         return self.labels(rollout)
 
     def refuse(self, bad, what):
-        """Note that `bad` (a condition of any level) must hold nowhere."""
+        """Add a check: `bad`, a condition of any level, must be false everywhere."""
         bad = bad if torch.is_tensor(bad) else torch.tensor(bad, device=self.device)
         if bad.numel() != self.n or bad.dim() != len(self.groups.shape):
             bad = self.spread(bad).expand(self.groups.shape) if bad.dim() else bad.expand(self.groups.shape)
         self.checks.append((bad, lambda i: what + " at {where}"))
 
     def _raise(self):
-        """One look at all that was noted (one synchronisation with the device), then the error, if any."""
+        """Raise RolloutError with all problems found. All checks are fetched together: one synchronisation."""
         if self.checks and bool(torch.stack([bad.any() for bad, _ in self.checks]).any()):
             for bad, words in self.checks:
                 rows = bad.reshape(-1).nonzero().reshape(-1)
@@ -350,13 +354,13 @@ class Batch:
             raise RolloutError("\n".join(self.problems))
 
     def finish(self, advantage):
-        """The advantage, [..] for every rollout, once it is known to be finite."""
+        """The advantage in the shape of the groups. Raises RolloutError where it is not finite."""
         advantage = self.value(advantage)
         advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
-        total = advantage.sum().item()  # finite only if every value is (if they are it may still overflow)
+        total = advantage.sum().item()  # finite only if every value is; a sum of finite values can overflow
         self._raise()
         if not math.isfinite(total):
-            self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing, or 0/0, at {where}"))
+            self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing or 0/0 at {where}"))
             self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
             self._raise()
         return advantage

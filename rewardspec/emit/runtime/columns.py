@@ -1,4 +1,4 @@
-"""Columns and group ids as callers give them, to tensors that are as declared."""
+"""From the caller's columns and group ids to tensors that fit their declarations."""
 
 import math
 
@@ -6,17 +6,17 @@ import torch
 
 
 class RolloutError(ValueError):
-    """Rollouts that a spec cannot be computed on. The message names column, rollout and group."""
+    """Rollouts for which the spec is undefined. The message names column, rollout and group."""
 
 
 def _as_tensor(x, name):
-    """A 1-D tensor of a column, of float64 where Python's numbers were given; a list as it is where it holds names."""
+    """A column as a 1-D tensor, float64 if it was Python numbers; a list of names as it is."""
     if isinstance(x, torch.Tensor):
         if x.is_complex():
             raise RolloutError(f"column `{name}` holds complex numbers: it should hold one number for each rollout")
         if not _plain(x):
             kind = "meta" if x.is_meta else "nested" if x.is_nested else "quantized or sparse"
-            raise RolloutError(f"column `{name}` is a {kind} tensor: a plain one, with values, is wanted")
+            raise RolloutError(f"column `{name}` is a {kind} tensor: it should be dense, with values")
         return x.detach() if x.requires_grad else x
     if hasattr(x, "dtype") and hasattr(x, "tolist"):  # NumPy, without importing it
         if getattr(x.dtype, "kind", "") in "biuf":
@@ -38,32 +38,34 @@ def _as_tensor(x, name):
     if any(abs(v) >= 2**53 for v in numbers):
         for given, held in zip(x, numbers, strict=True):
             if isinstance(given, int) and given != held:
-                raise RolloutError(f"column `{name}` holds {given}: no float holds this whole number, use smaller ones")
+                raise RolloutError(
+                    f"column `{name}` holds {given}: no float holds this whole number, use smaller numbers"
+                )
     return torch.tensor(numbers, dtype=torch.float64, device="cpu")
 
 
 def _not_held(x, dtype):
-    """Where `x` is a whole number that a float type has no place for: 2 ** 24 + 1 in float32. None for nowhere."""
-    most = int(2 / torch.finfo(dtype).eps)  # every whole number up to here is held
+    """Where `x` is a whole number that the float type cannot hold, as 2 ** 24 + 1 in float32; None if nowhere."""
+    most = int(2 / torch.finfo(dtype).eps)  # the float type holds every whole number up to here
     if not x.numel() or x.element_size() <= 2:
         return None
     if not x.is_floating_point() and x.dtype not in (torch.int32, torch.int64):
-        x = x.double()  # torch has no arithmetic on whole numbers without a sign
+        x = x.double()  # torch has no arithmetic on unsigned integers
     if not bool((x.abs() > most).any()):
         return None
     held = x.to(dtype)
     if not x.is_floating_point():
         return held.to(x.dtype) != x
-    return (held.double() != x) & (x == x.floor()) & (x.abs() <= 2**53)  # a larger float stands for no whole number
+    return (held.double() != x) & (x == x.floor()) & (x.abs() <= 2**53)  # larger floats are not exact anyway
 
 
 def _plain(x):
-    """Whether a tensor has values that can be looked at, one beside the other."""
+    """Whether a tensor is dense and has values."""
     return not (x.is_meta or x.is_nested or x.is_quantized) and x.layout is torch.strided
 
 
 def _of_array(x):
-    """The tensor of a NumPy array of numbers, whatever its byte order, its steps and its width."""
+    """A NumPy array of numbers as a tensor, for any byte order, stride and width."""
     try:
         flags = getattr(x, "flags", None)
         return torch.as_tensor(x if getattr(flags, "writeable", True) else x.copy(), device="cpu")
@@ -73,12 +75,12 @@ def _of_array(x):
 
 
 def _too_large(value):
-    """Whether a number is finite, and is not in float32."""
+    """Whether a finite number is beyond the range of float32."""
     return math.isfinite(value) and abs(value) > torch.finfo(torch.float32).max
 
 
 def _group_ids(groups):
-    """Integer ids [N], and a function from a rollout to the label the caller gave its group."""
+    """Integer ids [N], and a function from a rollout to the caller's id of its group."""
     if hasattr(groups, "dtype") and not isinstance(groups, torch.Tensor):
         groups = _of_array(groups) if groups.dtype.kind in "biu" else groups.tolist()
     if isinstance(groups, torch.Tensor):
@@ -95,7 +97,7 @@ def _group_ids(groups):
 
 
 def _dense_size(ids):
-    """The one size of groups whose rows stand together; 0 where the rows have to be sorted."""
+    """The group size if all groups have the same and their rows are adjacent; else 0."""
     n = len(ids)
     if n == 0:
         return 1
@@ -119,26 +121,27 @@ def _expected(values, low, high, symbols=None):
 
 
 def _holds_zero(values=None, low=None, high=None, **_):
-    """Whether 0 is one of the values that a column can have."""
+    """Whether 0 is in the declared domain."""
     if values is not None:
         return 0.0 in values
     return (low is None or low <= 0) and (high is None or high >= 0)
 
 
 def _probe(x, values=None, low=None, high=None, **_):
-    """Numbers that lie within two limits if (few values: and only if) a column is as declared.
+    """Numbers, and the two limits that they lie within if a column fits its declaration.
 
-    The product of the distances to the declared values is 0 where a value is one of them.
+    For a range: its extremes. For up to four values: the product of the distances to them, which is 0 only for a
+    declared value. For more values a number outside the limits, so that the column is checked value by value.
     """
     if values is None:
         return torch.aminmax(x), (-math.inf if low is None else low, math.inf if high is None else high)
     binary = values == (0.0, 1.0)
     if not binary and (len(values) > 4 or any(b - a < 1e-3 for a, b in zip(values, values[1:], strict=False))):
-        return (x.new_ones(()),), (0.0, 0.0)  # too many, or too near: look at each
+        return (x.new_ones(()),), (0.0, 0.0)  # too many, or too close to each other
     ends = []
-    for part in x.reshape(-1).split(2**16) if x.numel() > 2**16 else (x,):  # so little that it stays in the cache
+    for part in x.reshape(-1).split(2**16) if x.numel() > 2**16 else (x,):  # parts that fit the cache
         if binary:
-            product = torch.addcmul(part, part, part, value=-1)  # x - x * x: rounding makes no other value 0
+            product = torch.addcmul(part, part, part, value=-1)  # x - x * x: only 0 and 1 give 0, whatever the rounding
         else:
             product = part - values[-1]
             for value in values[:-1]:
@@ -148,12 +151,12 @@ def _probe(x, values=None, low=None, high=None, **_):
 
 
 def _ulp(kind, dtype):
-    """The spacing of floats at 1, of a column as it was given or as it is computed with, the coarser."""
+    """The spacing of floats at 1, in the type of the given column or of the computation, whichever is coarser."""
     return max(torch.finfo(t).eps for t in (kind, dtype) if t.is_floating_point)
 
 
 def _snap(x, values, kind, clip):
-    """`x` with each value as the declared one it is within rounding of, and where there is none such."""
+    """`x` with each value replaced by the nearest declared one, and where that is more than rounding away."""
     declared = torch.tensor(values, dtype=torch.float64, device=x.device)
     wide = x.double()
     nearest = declared[torch.bucketize(wide, (declared[1:] + declared[:-1]) / 2)]
@@ -164,8 +167,8 @@ def _snap(x, values, kind, clip):
 
 
 def _bound(x, low, high, kind, clip):
-    """`x` held to its range, and where it is outside by more than rounding."""
-    most = torch.finfo(x.dtype).max  # torch takes no number for an end that the type cannot hold
+    """`x` clipped to its range, and where it was outside by more than rounding."""
+    most = torch.finfo(x.dtype).max  # torch refuses a limit that the type cannot hold
     low, high = (None if end is None or abs(end) > most else end for end in (low, high))
     bad, slack = torch.isinf(x), 2 * _ulp(kind, x.dtype)
     if not clip and low is not None:

@@ -7,11 +7,11 @@ from rewardspec.emit.runtime.philox import uniforms
 
 
 def draw_copies(batch, kept, score):
-    """How often each group stands in the batch: once if it is kept, and once more each time it is drawn.
+    """How often each group is in the batch: 2 for a kept group that is drawn once, 0 for one that is not kept.
 
-    As many groups are drawn as were left out, from those kept, with replacement and probability
-    softmax(score), in order of the groups' first appearance. All of it is done on the CPU, with scores
-    read to 2^-16, so that what differs in the last places between devices draws the same groups.
+    kept, score: of each group. The draws fill the places of dropped groups: from the kept groups, with replacement,
+    with probability softmax(score). They run on the CPU in order of first appearance, with scores rounded to 2^-16,
+    so rounding on different devices seldom changes them.
     """
     if batch.step is None:
         raise RolloutError("the spec draws groups (`refill`): pass `step=`")

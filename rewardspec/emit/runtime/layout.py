@@ -1,20 +1,20 @@
-"""Which rows stand together."""
+"""The rows of each group, and kernels applied to them."""
 
 import torch
 
 
 class Layout:
-    """Which rows stand together: `blocks` of equally large groups, rows in `order`.
+    """The rows of each group: `blocks` of groups of equal size.
 
     blocks: (first row, number of groups, group size), in order of rows.
-    order: [N] rows sorted by group, or None where they lie so already.
-    shape: of a value for every row. reduced: of a value for every group.
+    order: [N] the rows sorted by group, or None if they already are.
+    shape: of a tensor with a value for every row. reduced: of one with a value for every group.
     """
 
     def __init__(self, shape, blocks, reduced, order=None):
         self.shape, self.blocks, self.reduced, self.order = shape, blocks, reduced, order
         self.dense = len(blocks) == 1 and order is None
-        self.rounding = None  # how far apart, relative to the largest summand, rounding can put equal sums
+        self.rounding = None  # of sums that should be equal, relative to their largest summand
 
     def split(self, x):
         """`x` as a list of [groups, size], one for each block."""
@@ -25,14 +25,14 @@ class Layout:
         return [x[start : start + count * size].view(count, size) for start, count, size in self.blocks]
 
     def reduce(self, kernel, x, mask=None, **options):
-        """`kernel` of every group: [..., size] -> [..., 1]. Rows outside `mask`, or NaN, take no part."""
-        if not x.numel():  # a batch of nothing
+        """`kernel` applied to every group: [..., size] -> [..., 1]. Rows outside `mask` are ignored."""
+        if not x.numel():  # an empty batch
             return x.new_zeros(self.reduced)
         parts = self._apply(kernel, x, mask, **options)
         return (parts[0] if self.dense else torch.cat([part.reshape(-1) for part in parts])).reshape(self.reduced)
 
     def map(self, kernel, x, mask=None, **options):
-        """`kernel` of every group, [..., size] -> [..., size], with the shape and order of `x`."""
+        """`kernel` applied to every group: [..., size] -> [..., size], in the shape and order of `x`."""
         if not x.numel():
             return x
         parts = self._apply(kernel, x, mask, **options)
@@ -53,14 +53,14 @@ class Layout:
         return parts
 
     def back(self, values):
-        """One value a group to one a row."""
+        """A value for every group, repeated for each of its rows."""
         if self.dense:
             return values.reshape(-1, 1).expand(self.blocks[0][1:]).reshape(self.shape)
         counts = torch.cat([torch.full((count,), size, device=values.device) for _, count, size in self.blocks])
         return restored(values.reshape(-1).repeat_interleave(counts), self.order).reshape(self.shape)
 
     def by(self, labels):
-        """This layout with every group subdivided by `labels` (one a row; NaN is a label of its own)."""
+        """This layout with every group divided by `labels`, one for each row; NaN is a label, too."""
         own = self.back(torch.arange(sum(b[1] for b in self.blocks), device=labels.device)).reshape(-1)
         codes = torch.unique(labels.reshape(-1).nan_to_num(nan=float("-inf")), return_inverse=True)[1]
         layout = sorted_layout(own * (codes.max() + 1 if codes.numel() else 1) + codes, self.shape)
@@ -69,7 +69,7 @@ class Layout:
 
 
 def restored(x, order):
-    """Rows that stand in `order` (None: as they were) back where they were."""
+    """The inverse of `x[order]`; `x` where `order` is None."""
     if order is None:
         return x
     result = torch.empty_like(x)

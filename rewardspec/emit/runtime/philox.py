@@ -1,8 +1,8 @@
-"""Random numbers that are a pure function of what they are asked for: the same on every process."""
+"""Random numbers as a pure function of key and counter: equal on every process."""
 
 
 def philox(counter, key):
-    """Four words of 64 random bits, a pure function of counter (four words) and key (two): Philox 4x64-10."""
+    """Four random 64-bit words from counter (four words) and key (two words): Philox 4x64-10 (Salmon et al., 2011)."""
     a, b, c, d = counter
     k, m = key
     most = 2**64 - 1
@@ -14,7 +14,7 @@ def philox(counter, key):
 
 
 def uniforms(count, seed, step, purpose, row=0):
-    """`count` numbers from [0, 1), the same wherever and however often they are asked for."""
+    """`count` numbers from [0, 1), a pure function of the arguments."""
     seed, step = int(seed) % 2**64, int(step) % 2**64
     words = [w for block in range(-(-count // 4)) for w in philox((block, row, step, 0), (seed, purpose))]
     return [(w >> 11) * 2.0**-53 for w in words[:count]]

@@ -1,4 +1,4 @@
-"""What a compiled spec returns."""
+"""The result of a compiled spec."""
 
 import math
 
@@ -6,17 +6,19 @@ import torch
 
 
 class Result:
-    """What a compiled spec gives for a batch. Rows are in the caller's order, groups in order of first appearance.
+    """The advantages of a batch, and what they were computed from.
+
+    Rollouts (N) are in the caller's order, groups (P) in order of first appearance.
 
     advantages: [N], float32 or float64, on the device of the columns.
-    rewards: each component's shaped value, [N], NaN where it was ignored.
-    shares: each component's share of the advantage, [N]; None where the advantage is no sum of shares.
-        Computed when first asked for, from the tensors that were passed in.
-    weights: the weight of each component in force: [] for the batch, or [P].
-    kept: [P] whether each group stands in the batch; groups outside have advantage 0.
-    copies: [P] how often each group stands in the batch, where groups are drawn again; else 1 if kept, or 0.
-    total: [N] what the spec calls `total`, its own or the prelude's: the weighted sum of the rewards, NaN where
-        nothing was measured. None for a spec that has no room for it. Computed when first asked for, too.
+    rewards: name to [N], the shaped value of each component; NaN where it is missing.
+    weights: name to [] or [P], the weight of each component at this step.
+    shares: name to [N], each component's share of the advantage; None if the advantage is not a sum of shares.
+        Computed on first access, from the tensors that were passed in.
+    total: [N], the spec's `total`, by default the weighted sum of the rewards; NaN where all are missing.
+        None if the spec is too large to add it. Computed on first access.
+    kept: [P], whether the group is in the batch. Groups that are not kept have advantage 0.
+    copies: [P], how often the group is in the batch: 0 or 1, or more with `refill`.
     """
 
     def __init__(self, batch, advantage, rewards, weights, kept=None, copies=None, shares=None, total=None):
@@ -39,12 +41,12 @@ class Result:
 
     @property
     def refilled(self):
-        """For trainers that move rows: which row stands in each place of the batch, [M], and its advantage there, [M].
+        """The rows of the batch after `keep` and `refill`, [M], and their advantages, [M]: for trainers that move rows.
 
-        Groups come in order of first appearance, those drawn again in the places of those left out;
-        without `refill` these places are gone. The advantage of a group is shared by its copies, so
-        that together they pull as its one copy does in `advantages`. M is N where all groups are of
-        one size. Where no group is kept and groups would be drawn, the batch stays as it is.
+        Groups are in order of first appearance. A group that is drawn again takes the place of one that is not kept;
+        without `refill` such places are removed. The copies of a group share its advantage equally, so their
+        gradients add up to that of one copy. With `refill` and groups of equal size M is N. With `refill`, if no
+        group is kept, the batch is unchanged.
         """
         copies, rows = self.copies, self._batch.rows_by_group()
         if self._copies is not None and not bool(copies.any()):
@@ -84,15 +86,15 @@ class Result:
         return self._total
 
     def metrics(self):
-        """Floats to log, fetched from the device together.
+        """Name to float, for logs. All are fetched from the device together.
 
-        rollouts_without_signal: share of rollouts with advantage 0. groups_without_signal: share of
-        groups without spread in the advantage: within rounding of the largest. advantage_spread: mean
-        over groups of max - min.
-        groups_kept: share of groups. most_copies: of one group, where groups are drawn again.
-        total: mean of the total where there is one. total_std: its deviation in the group, mean over groups.
-        reward/NAME: mean shaped value where present. weight/NAME: in force (mean over groups).
-        share/NAME: mean magnitude of its share of the advantage.
+        rollouts_without_signal: fraction of rollouts with advantage 0.
+        groups_without_signal: fraction of groups whose advantages are equal, to within rounding.
+        advantage_spread: max - min of the advantages in a group, mean over groups.
+        groups_kept: fraction of groups that are kept. most_copies: the largest of `copies`, with `refill`.
+        total: mean of `total`. total_std: its standard deviation in a group, mean over groups.
+        reward/NAME: mean of the shaped values that are present. weight/NAME: mean over groups.
+        share/NAME: mean magnitude of the component's share of the advantage.
         """
         batch, advantage = self._batch, self._advantage
         if not batch.n:
@@ -118,13 +120,13 @@ class Result:
         ends += [torch.stack(list(rows.values())).mean(1, dtype=torch.float64)] if rows else []
         ends += [torch.stack(list(shares.values())).abs_().mean(1, dtype=torch.float64)] if shares else []
         values = iter(torch.cat(ends).tolist())
-        silent = {
+        without = {
             name: (among.numel() - next(values)) / among.numel()
             for name, among in (("rollouts_without_signal", advantage), ("groups_without_signal", spread))
         }
-        read = silent | dict(zip([*found, *rows, *shares], values, strict=True))
+        read = without | dict(zip([*found, *rows, *shares], values, strict=True))
         for name, x in rows.items():
-            if math.isnan(read[name]):  # some are missing: the mean of the others
+            if math.isnan(read[name]):  # some are missing: the mean of the rest
                 read[name] = float(x.double().nanmean())
         if math.isnan(read.get("total_std", 0.0)):
             read["total_std"] = float(batch.groups.reduce(_std_present, total).nanmean())
@@ -136,19 +138,19 @@ class Result:
 
 
 def _extent(x, _):
-    """max - min of each group; exactly 0 where that is rounding of the largest magnitude."""
+    """max - min of each group; exactly 0 where it is within rounding of the largest magnitude."""
     low, high = torch.aminmax(x, dim=-1, keepdim=True)
     extent = high - low
     return extent.masked_fill_(extent <= 4 * torch.finfo(x.dtype).eps * torch.maximum(high, -low), 0.0)
 
 
 def _std(x, _):
-    """Standard deviation of each group, 0 for one rollout; NaN where one is missing."""
+    """Standard deviation of each group; 0 for a group of one, NaN where a value is missing."""
     return x.std(-1, keepdim=True) if x.shape[-1] > 1 else x - x
 
 
 def _std_present(x, _):
-    """Standard deviation of what is present: 0 of one value, NaN of none."""
+    """Standard deviation of the present values; 0 for one value, NaN for none."""
     present = ~torch.isnan(x)
     count = present.sum(-1, keepdim=True)
     apart = x - x.nanmean(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Kernels: [groups, size] to [groups, 1] or [groups, size]. They compute in float64 inside."""
+"""Kernels: [groups, size] to [groups, 1] or [groups, size]. They compute in float64."""
 
 import math
 
@@ -6,10 +6,10 @@ import torch
 
 
 def deviations(x, mask):
-    """x - mean (0 outside the mask), the first value, the mean less that, and the count.
+    """x - mean (0 outside the mask), the first value, mean - first, and the count.
 
-    Starting from a value of the group makes a group of equal values 0 exactly, and costs no digits
-    where there is a large offset.
+    The first value is subtracted before the mean is computed: equal values then deviate by exactly 0, and a large
+    offset costs no digits.
     """
     if mask is None:
         first = x[..., :1].double()
@@ -25,14 +25,16 @@ def deviations(x, mask):
 
 
 def spread_out(deviation, norm, count, rounding, size, bound=None):
-    """Which groups have spread, [..., 1]: max - min of more than `rounding` times `size`.
+    """[..., 1], which groups have spread: max - min > rounding * size. None if all have.
 
-    norm: root of the summed squares of `deviation`. size: a function that gives the largest
-    magnitude that the values of each group were summed from, [..., 1]. bound: a number that it
-    surely does not exceed. The norm is at most sqrt(count) / 2 times max - min, so it alone tells,
-    but for groups whose spread is near rounding. None where every group has spread.
+    norm: sqrt of the sum of the squared deviations. size: function to [..., 1], the largest magnitude among the
+    summands of a group's values. bound: an upper bound of it.
+
+    norm <= sqrt(count) / 2 * (max - min), so a large norm proves spread. Only the other groups need their extent.
     """
-    sure = ~(norm <= rounding * (count**0.5 / 2) * (size() if bound is None else bound))  # NaN goes on, to be reported
+    sure = ~(
+        norm <= rounding * (count**0.5 / 2) * (size() if bound is None else bound)
+    )  # NaN counts as spread, so that it is reported
     if bool(sure.all()):
         return None
     unsure = (norm > 0) & ~sure
@@ -43,10 +45,10 @@ def spread_out(deviation, norm, count, rounding, size, bound=None):
 
 
 def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding=None):
-    """Deviations from the mean, the standard deviation, and which groups have any (None: all).
+    """Deviations from the mean, the standard deviation, and which groups have spread (None: all).
 
-    Without `summands` nothing was summed: values of a group without spread are as large as its first,
-    and a few units in the last place of the type that is computed in are all that rounding can do.
+    summands: function to the largest magnitude that each value was summed from. Without it the values were not
+    summed: rounding is a few units in the last place of the first value of the group.
     """
     if centered and mask is None:  # the mean is 0 by construction
         deviation, first, count = x, x[..., :1], x.shape[-1]
@@ -65,24 +67,24 @@ def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding
 
 
 def within(mask, x):
-    """`x` inside the mask (None: everywhere), 0 elsewhere."""
+    """`x` inside the mask, 0 outside."""
     return x if mask is None else torch.where(mask, x, 0.0)
 
 
 def settle(deviation, kind):
-    """Deviations, [..., G], with exact 0 for those within rounding of the largest of their group.
+    """Deviations, [..., G], with those within rounding of the group's largest set to exactly 0.
 
-    The mean of 0.1, 0.2 and 0.3 is 0.2 only to rounding. kind: the float type that they were computed from.
+    In floats the mean of 0.1, 0.2 and 0.3 is not exactly 0.2. kind: the float type of the values.
     """
     size = deviation.abs()
     return deviation.masked_fill(size <= size.amax(-1, keepdim=True) * (4 * torch.finfo(kind).eps), 0.0)
 
 
 def settled(batch, x, statistics, others=()):
-    """`x`, a sum, with exact 0 where its terms cancel: to within rounding of the largest of them.
+    """`x`, a sum, with exact 0 where its terms cancel to within rounding of the largest.
 
-    statistics: terms that come from a whole group, as z-scores do; their rounding is that of the largest in
-    the group. others: terms of which each rollout has its own.
+    statistics: terms computed from a whole group, such as z-scores; their rounding is relative to the largest in
+    the group. others: terms computed rollout by rollout.
     """
     largest_one = largest(*(batch.full(term) for term in statistics))
     size = batch.groups.map(lambda s, _: s.amax(-1, keepdim=True).expand(s.shape), largest_one)
@@ -108,7 +110,7 @@ def group_sum(x, mask):
 
 
 def group_std(x, mask, ddof=1, **sums):
-    """Fewer than two values have no spread, at any divisor."""
+    """Standard deviation; 0 for fewer than two values, with any ddof."""
     _, std, alive = spread_of(x, mask, ddof, **sums)
     return only(alive, std).to(x.dtype)
 
@@ -119,10 +121,10 @@ def group_var(x, mask, ddof=1, **sums):
 
 
 def group_std_others(x, mask, ddof=1, **sums):
-    """For each value the deviation of the others, 0 where they have no spread; NaN outside the mask.
+    """For each value the standard deviation of the other values; 0 where they are equal, NaN outside the mask.
 
-    The others' squares are all squares less one's own. Where a value is so far out that it has most of
-    them nothing would be left of the rest, so the one that is furthest out is really left out.
+    The sum of squares of the others is the group's sum minus the value's own part. For the value furthest out that
+    difference could lose all digits, so its others are summed directly.
     """
     deviation, std, alive = spread_of(x, mask, 0, **sums)
     inside = torch.ones_like(x, dtype=torch.bool) if mask is None else mask
@@ -138,9 +140,9 @@ def group_std_others(x, mask, ddof=1, **sums):
 
 
 def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=None, **sums):
-    """(x - mean) / (std + eps); exactly 0 where there is no spread, and outside the mask.
+    """(x - mean) / (std + eps); exactly 0 without spread and outside the mask.
 
-    centered: the mean is 0 by construction and is not subtracted, so that zeros stay zeros.
+    centered: the mean is 0 by construction and is not subtracted, so zeros stay exactly 0.
     """
     deviation, std, alive = spread_of(x, mask, ddof, centered=centered, bound=bound, rounding=rounding, **sums)
     factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
@@ -148,9 +150,9 @@ def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=
 
 
 def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
-    """The centered `group_zscore` over the batch of values for every rollout, whose mean is 0 by construction.
+    """`group_zscore` over the batch, of values whose mean is 0 by construction.
 
-    No group of G has summands larger than `bound` * sqrt(G), so a norm that is large tells by itself of spread.
+    Summands in a group of G are at most `bound` * sqrt(G), so a large norm proves spread.
     """
     norm = torch.linalg.vector_norm(x, dtype=torch.float64).item()
     if norm > batch.rollouts.rounding / 2 * bound * batch.n:
@@ -159,17 +161,17 @@ def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
 
 
 def group_center(x, mask, **sums):
-    """x - mean; exactly 0 where there is no spread, and outside the mask."""
+    """x - mean; exactly 0 without spread and outside the mask."""
     deviation, _, alive = spread_of(x, mask, 0, **sums)
     return only(alive, settle(deviation, x.dtype)).to(x.dtype)
 
 
 def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
-    """The sum of weight * z-score over the components, all of them in one pass over the groups.
+    """The sum of weight * z-score over the components, in one pass over the groups.
 
-    values: one for every rollout, of each component. weights: numbers, [] or one for every group.
-    apart: how far apart values of a component are at least if they differ, where all are declared ones and
-    none is more than 1024 times as large; else 0.
+    values: of each component, for every rollout. weights: of each component, a number, [] or for every group.
+    apart: the least distance between two declared values of a component, if all values are declared and at most
+    1024 times that distance; else 0.
     """
     weights = [w.reshape(-1, 1) if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
     blocks, start, parts = batch.groups.blocks, 0, []
@@ -183,12 +185,12 @@ def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
 
 
 def _weighted_block(values, weights, count, size, eps, ddof, apart):
-    """`weighted_zscores` of [P, G] values: on a CPU so many groups at a time that they stay in the cache."""
+    """`weighted_zscores` of [P, G] values; on a CPU in slabs that fit the cache."""
     dtype, most = values[0].dtype, max(1, 2**18 // max(1, len(values) * size))
     rounding = 4 * torch.finfo(dtype).eps
     if count <= most or values[0].device.type != "cpu":
         return _weighted_slab(torch.stack(values).double(), weights, eps, ddof, apart, rounding).to(dtype)
-    step = math.ceil(count / math.ceil(count / most))  # slabs of about the same length
+    step = math.ceil(count / math.ceil(count / most))  # slabs of about equal length
     result = torch.empty(count, size, dtype=dtype, device="cpu")
     room = torch.empty(len(values) * step * size, dtype=torch.float64, device="cpu")
     for start in range(0, count, step):
@@ -201,23 +203,23 @@ def _weighted_block(values, weights, count, size, eps, ddof, apart):
 
 
 def _weighted_slab(x, weights, eps, ddof, apart, rounding):
-    """`weighted_zscores` of x, [K, P, G] in float64, which is overwritten. Sums in which terms cancel are exactly 0.
+    """`weighted_zscores` of x, [K, P, G] in float64. Overwrites x. Terms that cancel to within rounding give exactly 0.
 
-    std is norm / root, so weight * deviation / (std + eps) is weight * root * deviation / (norm + eps * root).
+    std = norm / root, so weight * deviation / (std + eps) = weight * root * deviation / (norm + eps * root).
     """
     components, count, size = x.shape
     root = max(size - ddof, 1) ** 0.5
     groups = x.view(-1, size)
     if not apart:
         first = groups[:, :1].clone()
-        groups -= first  # a group of equal values is 0 from here on, exactly
-    groups -= groups.mm(x.new_ones((size, 1))).div_(max(size, 1))  # the means, faster than `mean` has them
+        groups -= first  # groups of equal values are now exactly 0
+    groups -= groups.mm(x.new_ones((size, 1))).div_(max(size, 1))  # the means; faster than `mean`
     norm = torch.linalg.vector_norm(groups, dim=-1, keepdim=True)
-    if apart:  # values that differ make the norm at least apart / sqrt(2); a smaller one is rounding of the mean
+    if apart:  # different values have norm >= apart / sqrt(2); less is rounding of the mean
         torch.threshold_(norm, apart / 2, math.inf)
     else:
         near = first.abs_() * (rounding * size**0.5 / 2)
-        if not torch.equal(norm > near, norm > 0):  # some spread may be rounding
+        if not torch.equal(norm > near, norm > 0):  # the spread of some group may be rounding
             groups *= only(spread_out(groups, norm, size, rounding, lambda: first), torch.ones_like(norm))
     factor = norm.add_(eps * root or 1e-300).reciprocal_()
     for k, weight in enumerate(weights):
@@ -262,7 +264,7 @@ def group_all(x, mask):
 
 
 def group_quantile(x, mask, q=0.5):
-    """Linear between the two nearest values."""
+    """Linear interpolation between the two nearest values, as `torch.quantile`; NaN for no value."""
     x = x if mask is None else torch.where(mask, x, float("inf"))
     ordered = x.double().sort(-1).values
     count = torch.full_like(ordered[..., :1], x.shape[-1]) if mask is None else mask.sum(-1, keepdim=True).double()
@@ -274,7 +276,7 @@ def group_quantile(x, mask, q=0.5):
 
 
 def group_rank(x, mask):
-    """1 is least, ties share the lower; NaN outside the mask."""
+    """Rank from 1, the least; ties share the lowest rank. NaN outside the mask."""
     values = x if mask is None else torch.where(mask, x, float("inf"))
     ordered = values.sort(-1).values
     rank = torch.searchsorted(ordered.contiguous(), values.contiguous()).to(x.dtype) + 1
@@ -282,7 +284,7 @@ def group_rank(x, mask):
 
 
 def largest(*summands):
-    """The largest magnitude among the summands, value by value; a missing one counts as 0."""
+    """The largest magnitude among the summands, elementwise; missing counts as 0."""
     sizes = [torch.nan_to_num(s.abs(), nan=0.0) if torch.is_tensor(s) else abs(s) for s in summands]
     result = sizes[0]
     for size in sizes[1:]:
@@ -295,12 +297,12 @@ def largest(*summands):
 
 
 def largest_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
-    """The largest magnitude among the weighted z-scores, value by value."""
+    """The largest magnitude among the weighted z-scores, elementwise."""
     return largest(*(weighted_zscores(batch, [x], [w], eps, ddof, apart) for x, w in zip(values, weights, strict=True)))
 
 
 def add_present(terms):
-    """The sum of the terms that are not missing; missing where none is."""
+    """The sum of the present terms; missing where all are missing."""
     total, gone = 0.0, True
     for term in terms:
         missing = torch.isnan(term)
