@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from rewardspec.ir.node import Node
-from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, REDUCTIONS
+from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, GROUP_SPREADS, REDUCTIONS
 
 MOST_KEPT = 10_000  # answers that are kept
 
@@ -43,7 +43,7 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
             c.op == ">"
             and c.args[1].constant is not None
             and c.args[1].constant >= 0
-            and c.args[0].op in ("std", "var", "count")
+            and (c.args[0].op in GROUP_SPREADS or c.args[0].op == "count")
             and c.args[0].args == x.args
             and c.args[0].attributes[0] is over
             for c in known

@@ -20,7 +20,7 @@ from rewardspec.ops.domain import Domain, Level
 from rewardspec.ops.elementwise import elementwise_exact
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.operator import Elementwise
-from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, OPERATORS, REDUCTIONS
+from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, GROUP_SPREADS, OPERATORS, REDUCTIONS
 
 if TYPE_CHECKING:
     from rewardspec.ir.graph import Graph
@@ -344,7 +344,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "no spread of one value",
-        ("std", "var"),
+        tuple(sorted(GROUP_SPREADS)),
         lambda d, x, where, *by: x.domain.present().constant is not None,
         lambda d, x, where, *by: d.graph.const(0, d.level),
         "equal values, or none, have spread 0",

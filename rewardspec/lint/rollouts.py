@@ -13,7 +13,7 @@ from rewardspec.groups.points import points_of, users_of
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ops.exact import Inexact
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.ops.operators import ACROSS_ROLLOUTS
 
 MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
 FAR = 10**6
@@ -28,7 +28,7 @@ def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node],
     None where a rollout's own columns, and the moment, do not decide the nodes.
     """
     order = walk(nodes)
-    if any(n.op in (*REDUCTIONS, "copies") or (n.op == "given" and n.attributes[0] not in TIMES) for n in order):
+    if any(n.op in ACROSS_ROLLOUTS or (n.op == "given" and n.attributes[0] not in TIMES) for n in order):
         return None
     users = users_of(order)
     columns = [n for n in order if n.op == "column"]

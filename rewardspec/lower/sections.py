@@ -14,7 +14,7 @@ from rewardspec.lower.names import definition_value
 from rewardspec.lower.unknown import names_in
 from rewardspec.lower.values import Bundle, Skip, Truth
 from rewardspec.ops.domain import Level, interval
-from rewardspec.ops.operators import REDUCTIONS
+from rewardspec.ops.operators import ACROSS_ROLLOUTS
 from rewardspec.syntax.tree import Expr, Name
 from rewardspec.text.diagnostics import Label, Report, shorten
 
@@ -130,7 +130,7 @@ def asked_when(ctx: Context, use: Use, only_when: Expr) -> Node:
 def condition_of_one(ctx: Context, expr: Expr, why: str) -> Node:
     """A condition on one rollout's own values."""
     node = as_condition(ctx, expr, ctx.user)
-    if any(n.op in (*REDUCTIONS, "given", "copies") for n in walk([node])):
+    if any(n.op in ACROSS_ROLLOUTS or n.op == "given" for n in walk([node])):
         ctx.fail(
             "wrong-level",
             f"{why}, and this looks at its group, batch or step",

@@ -1,4 +1,4 @@
-"""All operators, and the sets they fall into: stated by what the declarations say, here and nowhere else."""
+"""All operators, and sets of them, derived from their declarations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.ops.operator import OPERATORS
 from rewardspec.ops.reductions import REDUCTIONS
 
-__all__ = ["COMPARISONS", "ELEMENTWISE", "FUNCTIONS", "LOGIC", "OPERATORS", "REDUCTIONS", "SPREADS"]
+__all__ = [
+    "ACROSS_ROLLOUTS",
+    "COMPARISONS",
+    "ELEMENTWISE",
+    "FUNCTIONS",
+    "GROUP_SPREADS",
+    "LOGIC",
+    "OPERATORS",
+    "REDUCTIONS",
+    "SPREADS",
+]
 
 COMPARISONS = frozenset(name for name, op in ELEMENTWISE.items() if op.opposite)
 LOGIC = frozenset(name for name, op in ELEMENTWISE.items() if op.conditions)  # of conditions: and, or, not
 SPREADS = frozenset(name for name, op in REDUCTIONS.items() if op.parameter == "ddof")  # measures of spread
+GROUP_SPREADS = frozenset(name for name in SPREADS if not REDUCTIONS[name].keeps_level)  # one value for a group
+ACROSS_ROLLOUTS = frozenset({*REDUCTIONS, "copies"})  # the value at a rollout depends on other rollouts

@@ -8,7 +8,7 @@ from rewardspec.ir.node import Node, walk
 from rewardspec.language.declarations import Definition
 from rewardspec.language.prelude import prelude
 from rewardspec.ops.domain import Level
-from rewardspec.ops.operators import REDUCTIONS
+from rewardspec.ops.operators import GROUP_SPREADS, REDUCTIONS
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr
 from rewardspec.text.numbers import format_number
@@ -117,7 +117,7 @@ def _values(spec: Spec) -> list[tuple[str, str, str, str, str]]:
             args += ["over=batch"] if over is Level.BATCH else []
             args += (
                 [f"ddof={parameter}"]
-                if node.op in ("std", "var")
+                if node.op in GROUP_SPREADS
                 else [f"q={parameter}"]
                 if parameter is not None
                 else []

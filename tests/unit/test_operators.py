@@ -14,7 +14,16 @@ import rewardspec
 from rewardspec.cli import app
 from rewardspec.ops import forms, ranges
 from rewardspec.ops.operator import Elementwise, Undefined, declare, of_one, withdraw
-from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, LOGIC, OPERATORS, SPREADS
+from rewardspec.ops.operators import (
+    ACROSS_ROLLOUTS,
+    COMPARISONS,
+    ELEMENTWISE,
+    GROUP_SPREADS,
+    LOGIC,
+    OPERATORS,
+    REDUCTIONS,
+    SPREADS,
+)
 from rewardspec.ops.real import Real, real
 from rewardspec.prove.explain import explain
 from rewardspec.prove.simulate import simulate
@@ -25,6 +34,8 @@ def test_sets_of_operators():
     assert {"<", "<=", ">", ">=", "==", "!="} == COMPARISONS
     assert {"and", "or", "not"} == LOGIC
     assert {"std", "var", "std_others"} == SPREADS
+    assert {"std", "var"} == GROUP_SPREADS
+    assert {*REDUCTIONS, "copies"} == ACROSS_ROLLOUTS
     assert {name for name, op in OPERATORS.items() if op.sums} == {"+", "-", "neg", "sum_components"}
     assert {name for name, op in OPERATORS.items() if op.chooses} == {"if", "minimum", "maximum", "coalesce"}
     for name in COMPARISONS:

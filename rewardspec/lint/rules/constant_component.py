@@ -27,7 +27,7 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.lint.rollouts import MOST_ROLLOUTS
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.ops.operators import ACROSS_ROLLOUTS
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.numbers import format_number
 
@@ -51,7 +51,7 @@ def _only_value(node: Node) -> Fraction | None:
     order = walk([node])
     columns = [n for n in order if n.op == "column"]
     values = [(*(c.domain.values or ()), *([None] * c.domain.missing)) for c in columns]
-    if any(n.op in (*REDUCTIONS, "copies", "given") for n in order) or any(c.domain.values is None for c in columns):
+    if any(n.op in ACROSS_ROLLOUTS or n.op == "given" for n in order) or any(c.domain.values is None for c in columns):
         return None
     if prod(len(v) for v in values) > MOST_ROLLOUTS:
         return None

@@ -23,6 +23,7 @@ from rewardspec.lint.registry import finding
 from rewardspec.lint.scattered import scattered
 from rewardspec.lint.small_groups import Group
 from rewardspec.ops.domain import Level
+from rewardspec.ops.operators import GROUP_SPREADS
 from rewardspec.text.diagnostics import Diagnostic
 
 SIZES = (4, 8, 16, 32)  # of groups that a spread is looked for in
@@ -30,7 +31,7 @@ SIZES = (4, 8, 16, 32)  # of groups that a spread is looked for in
 
 @finding("spread-always-zero", __doc__)
 def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
-    nodes = [n for n in walk([facts.question.root]) if n.op in ("std", "var") and n.args[1].constant is None]
+    nodes = [n for n in walk([facts.question.root]) if n.op in GROUP_SPREADS and n.args[1].constant is None]
     if not nodes or facts.depends_on_batch("spread-always-zero"):
         return
     groups = [group for some in facts.groups.some.values() for group in some]

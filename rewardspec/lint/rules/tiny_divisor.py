@@ -23,6 +23,7 @@ from rewardspec.lint.eps import SMALL
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.lint.table import table
+from rewardspec.ops.operators import GROUP_SPREADS
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.numbers import format_number
 
@@ -67,6 +68,6 @@ def _padded(divisor: Node) -> tuple[Node | None, Fraction]:
         return None, SMALL
     for one, other in (divisor.args, divisor.args[::-1]):
         added = one.constant
-        if added is not None and 0 < added <= SMALL and any(n.op in ("std", "var") for n in walk([other])):
+        if added is not None and 0 < added <= SMALL and any(n.op in GROUP_SPREADS for n in walk([other])):
             return other, added
     return None, SMALL
