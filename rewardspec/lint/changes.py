@@ -25,7 +25,7 @@ def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> b
     """
     try_groups = facts.groups.all is not None and 3 in facts.groups.all and not facts.question.intervals
     if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
-        facts.leave_out(code, f"there are too many components ({len(facts.shaped)}) to look at each anew")
+        facts.leave_out(code, f"there are too many components ({len(facts.shaped)}) to vary each")
         return False
     other = variation(facts.spec, name, changed)
     if other is None:
@@ -48,7 +48,9 @@ def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> b
         else:
             moved = moved or any(a)
     if unknown and moved:
-        facts.leave_out(code, OF_BATCH if of_batch else "it changed nothing in the groups that were tried, not all")
+        facts.leave_out(
+            code, OF_BATCH if of_batch else "it changed nothing in the groups that were tried, which are not all"
+        )
     return moved and not unknown
 
 

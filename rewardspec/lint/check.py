@@ -1,11 +1,11 @@
-"""Every finding, looked for in one spec."""
+"""All findings about one spec."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rewardspec.lint.allow import allowances, allowed_in_vain, is_allowed
+from rewardspec.lint.allow import allowances, is_allowed, without_effect
 from rewardspec.lint.facts import ANY_RUN, NOT_EXACT, Facts, Run
 from rewardspec.lint.registry import registered
 from rewardspec.ops.exact import Inexact
@@ -15,10 +15,10 @@ from rewardspec.text.diagnostics import Diagnostic, SpecError
 
 @dataclass(frozen=True)
 class Findings:
-    """What the findings say of a spec.
+    """The diagnostics of a spec.
 
-    warnings: in the order of the text, less what the spec allows. notes: one for each reason why some findings could
-    not be looked for, or not everywhere.
+    warnings: in the order of the text, without those that the spec allows.
+    notes: the findings that could not be checked, or not in all groups; one note for each reason.
     """
 
     warnings: list[Diagnostic]
@@ -26,24 +26,24 @@ class Findings:
 
 
 def findings(spec: Spec, run: Run = ANY_RUN) -> Findings:
-    """What every finding says of a spec. Raises ValueError for a rate of something that cannot have one."""
+    """The findings about a spec. Raises ValueError for a rate of a column that cannot have one."""
     facts = Facts(spec, run)
     found: list[Diagnostic] = []
     for one in registered().values():
         try:
             found += one.look(facts)
-        except (Inexact, SpecError):  # without exact values, or a graph of them, nothing is decided
+        except (Inexact, SpecError):  # nothing can be decided
             facts.leave_out(one.code, NOT_EXACT)
-    in_vain = list(allowed_in_vain(facts, found))
+    useless = list(without_effect(facts, found))
     settled = {d.code for d in found} | {code for component, code, _ in allowances(facts) if component is None}
     left = [d for d in found if not is_allowed(facts, d)]
-    return Findings(sorted([*left, *in_vain], key=lambda d: (d.span.start, d.code)), list(_notes(facts, settled)))
+    return Findings(sorted([*left, *useless], key=lambda d: (d.span.start, d.code)), list(_notes(facts, settled)))
 
 
 def _notes(facts: Facts, settled: set[str]) -> Iterator[Diagnostic]:
-    """What was not looked for, a note for each reason; of `settled` findings nothing more is said."""
+    """A note for each reason why findings were not checked. Findings in `settled` are omitted."""
     left = sorted((sorted(codes - settled), reason) for reason, codes in facts.left_out.items())
     for codes, reason in left:
         if codes:
-            message = f"{', '.join(codes)}: {reason}"
-            yield Diagnostic("not-looked-at", message, facts.advantage_place(), severity="note")
+            message = f"{', '.join(codes)} ({reason})"
+            yield Diagnostic("not-checked", message, facts.advantage_place(), severity="note")

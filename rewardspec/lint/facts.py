@@ -24,10 +24,10 @@ from rewardspec.text.source import Span
 MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
 
 # Why something was not looked at, or not everywhere.
-NO_OUTCOME = "nothing says which rollouts are right; declare it, `outcome: correct >= 1`"
-OF_BATCH = "the rest of the batch decides"
-NOT_EXACT = "some values have no exact form, and are too close to call"
-NO_LENGTH = "how long the run is is not known; `--total-steps N` says it"
+NO_OUTCOME = "the spec has no `outcome`; add one: `outcome: correct >= 1`"
+OF_BATCH = "the advantage depends on the rest of the batch"
+NOT_EXACT = "some values have no exact form and are too close to compare"
+NO_LENGTH = "the length of the run is unknown; pass `--total-steps N`"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Groups with one missing value, and what becomes of them."""
+"""Groups with one missing value, and their advantages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rewardspec.text.source import Span
 
 
 def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, Group, Group]]:
-    """(column, a group of three, the group with one value of the column missing), for groups with none missing."""
+    """(column, a group of three without missing values, the same group with one value of the column missing)."""
     policies = {name: column.missing for name, column in facts.declared.columns.items() if column.missing != "error"}
     nodes = list(facts.question.fine)
     if not policies or facts.depends_on_batch(code):
@@ -36,20 +36,20 @@ def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, Group, Group]]
 
 
 def measured_without_advantage(facts: Facts, group: Group, advantages: list[Any]) -> bool:
-    """Whether something was measured of the first rollout that has no advantage, which ends the call."""
+    """Whether some component of the first rollout without an advantage has a value, so that the call raises."""
     at = advantages.index(None)
     measured = (facts.groups.shaped(component, group) for component in facts.shaped)
     return any(values is not None and values[at] is not None for values in measured)
 
 
-def told(facts: Facts, group: Group, spoilt: Group, before: list[Any], after: list[Any]) -> str:
-    """Both groups on a line: what was measured, and what each rollout gets."""
+def with_and_without(facts: Facts, group: Group, spoilt: Group, before: list[Any], after: list[Any]) -> str:
+    """Both groups on one line: the measured values, and the advantage of each rollout."""
     when = at_moment(facts, group[2])
-    return f"{rows(facts, group, spoilt)} get {listed(after)}; with the value, {listed(before)}{when}"
+    return f"{rows(facts, group, spoilt)} get {listed(after)}; with the value they get {listed(before)}{when}"
 
 
 def rows(facts: Facts, group: Group, spoilt: Group | None = None) -> str:
-    """What was measured of each rollout; `-` where that is missing in the other group."""
+    """The measured values of each rollout, with `-` for a value that is missing in `spoilt`."""
     rows = []
     for row, other in zip(group[0], (spoilt or group)[0], strict=True):
         shown = []
@@ -62,16 +62,18 @@ def rows(facts: Facts, group: Group, spoilt: Group | None = None) -> str:
 
 
 def listed(advantages: list[Any]) -> str:
-    return ", ".join("nothing" if a is None else f"{float(a):.3g}" for a in advantages)
+    """Advantages on one line."""
+    return ", ".join("undefined" if a is None else f"{float(a):.3g}" for a in advantages)
 
 
 def missing_place(facts: Facts, name: str) -> Span:
-    """What a spec says of a missing value of a column; its declaration where it says nothing."""
+    """The text under `missing:` of a column; its declaration if it has none."""
     section = "components" if name in facts.declared.components else "signals"
     return facts.declared.place[section][name].of("missing")
 
 
 def culprit(facts: Facts, is_dropped: bool) -> Label:
+    """Where the missing value takes effect: `keep` if it drops the group, else the advantage."""
     if is_dropped:
-        return Label(facts.declared.place.of("keep"), "leaves the group out")
-    return Label(facts.advantage_place(), "computed with it")
+        return Label(facts.declared.place.of("keep"), "drops the group")
+    return Label(facts.advantage_place(), "computed from it")

@@ -1,4 +1,4 @@
-"""Pages on what is said outside of the rules: errors of the language, and warnings about `allow:`."""
+"""Pages about codes that are not rules: errors of the language, and warnings about `allow:`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rewardspec.lint.registry import registered
 
 @dataclass(frozen=True)
 class Page:
-    """What a diagnostic means. is_error: the spec cannot be computed, so that it cannot be allowed."""
+    """Markdown about a code. is_error: the code is an error, which cannot be allowed."""
 
     text: str
     is_error: bool = True
 
 
 def page(code: str) -> str | None:
-    """What a finding, or an error that has a page, means; None for any other code."""
+    """The page of a finding or an error; None for any other code."""
     if code in registered():
         return registered()[code].page
     if code not in PAGES:
@@ -30,16 +30,15 @@ def codes() -> list[str]:
     return [*registered(), *PAGES]
 
 
-_OF_AN_ERROR = "It is an error, so that `allow:` and `--error` have nothing to say of it."
+_OF_AN_ERROR = "It is an error: `allow:` and `--error` do not apply to it."
 
 PAGES: dict[str, Page] = {
     "gate-never-opens": Page(
         """A gate that never opens.
 
-`when:` holds for no value that the declared domains allow, so the component counts nowhere: a dead term that looks
-alive in the configuration. Most often the threshold is on another scale than the value (0 to 1 against 0 to 100, a
-reward that is compared before it is scaled), or a component is compared with what it can only exceed. It follows
-from the declared domains.
+`when:` is true for no value of the declared domains, so the component never counts, although it looks alive in the
+configuration. Most often the threshold is on another scale than the value: 0 to 1 against 0 to 100, or a reward that
+is compared before it is scaled.
 
 ```yaml
 components:
@@ -48,14 +47,18 @@ components:
 advantage: grpo
 ```
 
-Write the threshold on the scale that is declared: `when: correct >= 1`."""
+Write the threshold on the declared scale: `when: correct >= 1`.
+
+It follows from the declared domains."""
     ),
     "otherwise-needed": Page(
-        """A gate on a value that can be below 0, without a word on what it is elsewhere.
+        """A gate on a value that can be negative, without `otherwise:`.
 
-Where a gate is closed, a component is 0 unless `otherwise:` says more. For a value in [-3, 3] that is a reward for
-not passing the gate: the closed case is worth more than half of the open ones. It is said where small groups show such
-a value, or the declared domain has it: `x - min(x)` and `minmax(x)` need no word.
+If a gate is closed, its component is 0 unless `otherwise:` gives another value. For a value in [-3, 3] that 0 rewards
+rollouts that fail the gate: it is worth more than half of the values of an open gate.
+
+The error is reported if small groups have a negative value, or the declared domain does. `x - min(x)` and `minmax(x)`
+need no `otherwise:`.
 
 ```yaml
 components:
@@ -64,12 +67,12 @@ components:
 advantage: grpo
 ```
 
-Say it: `otherwise: -3` for the least value, or `otherwise: ignore` where it takes no part (PAPO, Eq. 4)."""
+Add `otherwise: -3` for the least value, or `otherwise: ignore` if the component should take no part (PAPO, Eq. 4)."""
     ),
     "refill-alone": Page(
         """`refill` without `keep`.
 
-`refill` fills the places of groups that leave the batch, and nothing leaves it.
+`refill` fills the places of groups that `keep` drops, and without `keep` no group is dropped.
 
 ```yaml
 components: {correct: {values: [0, 1]}}
@@ -77,13 +80,13 @@ refill: var(total, ddof=0)
 advantage: grpo
 ```
 
-Write which groups stay: `keep: var(total, ddof=0) >= 1e-6` (VSPO, DAPO)."""
+Write which groups are kept: `keep: var(total, ddof=0) >= 1e-6` (VSPO, DAPO)."""
     ),
     "yaml-comma": Page(
-        """An expression that YAML has cut in two.
+        """An expression that YAML splits at a comma.
 
-Inside `{ }` and `[ ]` YAML ends a value at a comma, also within parentheses: `{expr: min(a, 1)}` is the value `min(a`
-and a key `1)`. That is YAML 1.2, Sec. 7.3.3.
+Inside `{ }` and `[ ]` a comma ends the YAML value, also within parentheses: `{expr: min(a, 1)}` is the value `min(a`
+and a key `1)`.
 
 ```yaml
 signals: {a: {range: [0, 2]}}
@@ -92,13 +95,15 @@ components:
 advantage: grpo
 ```
 
-Quote the expression, `{expr: "min(a, 1)"}`, or use the block form, one key a line."""
+Quote the expression, `{expr: "min(a, 1)"}`, or use the block form, one key per line.
+
+It is a rule of YAML 1.2, Sec. 7.3.3."""
     ),
     "bundle-left-over": Page(
-        """One value for each component, where one value is wanted.
+        """One value for each component where one value is expected.
 
-`rewards`, `weights` and what is made of them are one value for each component. The advantage is one for each rollout,
-so something has to bring them together: in GDPO (arXiv:2601.05242), Eq. 4 and 7, a sum.
+`rewards`, `weights` and values computed from them have one value for each component. The advantage has one value for
+each rollout, so the components have to be reduced to one: in GDPO (arXiv:2601.05242), Eq. 4 and 7, by a sum.
 
 ```yaml
 components: {correct: {values: [0, 1]}, format: {values: [0, 1]}}
@@ -108,10 +113,10 @@ advantage: weights * zscore(rewards)
 Write `sum(weights * zscore(rewards), over=components)`, or a scheme such as `gdpo`."""
     ),
     "no-reason": Page(
-        """An allowance without a reason.
+        """An `allow` entry without a reason.
 
-`allow:` silences a finding for good, and whoever reads the spec next has to know whether that still holds. An empty
-reason, `null`, `true` or a number says nothing. It is a rule of this language.
+`allow:` suppresses a finding for good, and the next reader has to know whether the reason still holds. An empty
+reason, `null`, `true` or a number gives none.
 
 ```yaml
 components:
@@ -121,13 +126,15 @@ advantage: gdpo
 allow: {phantom-gradient: }
 ```
 
-Write it in words: `allow: {phantom-gradient: the format is to be learnt first}`."""
+Write it in words: `allow: {phantom-gradient: the format is to be learnt first}`.
+
+It is a rule of this language."""
     ),
     "unknown-finding": Page(
-        """An allowance of a finding that there is not.
+        """An `allow` entry with an unknown code.
 
-Nothing has the code that stands under `allow:`, so nothing is silenced by it: it is misspelt, or of a release that
-called it otherwise. It is a rule of this language.
+No finding has the code under `allow:`, so the entry suppresses nothing. The code is misspelt, or was renamed in
+another release.
 
 ```yaml
 components:
@@ -137,15 +144,17 @@ allow: {phantom-gradiant: the format is to be learnt first}
 ```
 
 Write a code that `rewardspec list findings` shows, `phantom-gradient`. This warning cannot be allowed itself;
-`--error unknown-finding` makes it an error.""",
+`--error unknown-finding` makes it an error.
+
+It is a rule of this language.""",
         is_error=False,
     ),
     "allow-without-effect": Page(
-        """An allowance that can silence nothing.
+        """An `allow` entry that can suppress nothing.
 
-Errors cannot be allowed: what they find cannot be computed. And a component can only allow what is said of it
-alone; that a group has no gradient, or that wrong answers are paid, is said of the spec as a whole. It is a rule of
-this language.
+Errors cannot be allowed: a spec with an error cannot be computed. And a component can allow only findings about that
+component. A live group without a right answer, or a wrong answer that outranks a right one, is a finding about the
+whole spec.
 
 ```yaml
 components:
@@ -154,8 +163,10 @@ components:
 advantage: gdpo
 ```
 
-Put it under `allow:` of the spec: `allow: {phantom-gradient: the format is to be learnt first}`. This warning cannot be
-allowed itself; `--error allow-without-effect` makes it an error.""",
+Move it to `allow:` of the spec: `allow: {phantom-gradient: the format is to be learnt first}`. This warning cannot be
+allowed itself; `--error allow-without-effect` makes it an error.
+
+It is a rule of this language.""",
         is_error=False,
     ),
 }

@@ -60,7 +60,7 @@ def gate_help(facts: Facts, name: str, outcome: Outcome) -> str:
     """How to let a component count only where a rollout is right, as text that the language takes."""
     lowest, condition = facts.shaped[name].domain.lo, outcome.condition
     if any(name in _behind(facts, read) for read in outcome.reads):
-        return f"count `{name}` only in answers that are right"  # a gate on what it is part of would be a circle
+        return f"count `{name}` only in right answers"  # a gate on what it is part of would be a circle
     if facts.declared.components[name].when is not None:
         return f"add `and {outcome.beside}` to its `when`"
     if lowest >= 0:
@@ -90,10 +90,10 @@ def gate_rest_help(facts: Facts) -> str:
     paid = [name for name in paid_where_wrong(facts) if name not in outcome.reads]
     others = [n for n, node in facts.shaped.items() if n not in outcome.reads and node.domain.constant is None]
     below = any(facts.shaped[name].domain.lo < 0 for name in paid)
-    what = "what else is paid" if paid else "the rest"
+    what = "the other rewards" if paid else "the other components"
     if paid and set(paid) >= set(others):
-        what = "the rest"
+        what = "the other components"
     elif 0 < len(paid) <= 3:
         what = " and ".join(f"`{name}`" for name in paid)
-    otherwise = " (and `otherwise:`, where it can be below 0)" if below else ""
+    otherwise = " (and `otherwise:` for values below 0)" if below else ""
     return f"gate {what} with `when: {outcome.condition}`{otherwise}"

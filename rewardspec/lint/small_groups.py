@@ -55,7 +55,7 @@ class SmallGroups:
         """Why only some of the groups are looked at; None where all are."""
         for size, groups in self.some.items():
             if len(groups) < len(self._every[size]):
-                return f"only {len(groups)} groups of {size} were looked at, of over {MOST_LOOKED_AT}"
+                return f"only {len(groups)} of more than {MOST_LOOKED_AT} groups of {size} were tried"
         return None
 
     def values(self, node: Node, group: Group) -> list[Any] | None:

@@ -1,7 +1,7 @@
 """A scale or weight that jumps at one step.
 
-From one step to the next the reward is another one, and advantages that were learnt from are worth something else.
-ToolRL (arXiv:2504.13958), Sec. 5.2, compares such a switch with a smooth one: the switch loses, the ramp wins.
+From one step to the next the same rollout has a different reward and a different advantage. What the policy learnt
+before the jump then has another value.
 
 ```yaml
 components:
@@ -11,6 +11,8 @@ advantage: grpo
 ```
 
 Write a ramp: `weight: "1 - 0.5 * ramp(step, start=20, end=60)"`.
+
+ToolRL (arXiv:2504.13958), Sec. 5.2, compares such a switch with a ramp: the ramp wins.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def abrupt_schedule(facts: Facts) -> Iterator[Diagnostic]:
                     "abrupt-schedule",
                     f"the {key} of `{name}` jumps at one step",
                     facts.component_place(name, key),
-                    help="a ramp is gentler: `ramp(step, start=20, end=60)` goes from 0 to 1",
+                    help="use a ramp: `ramp(step, start=20, end=60)` goes from 0 to 1",
                 )
 
 

@@ -1,8 +1,8 @@
-"""A group, with nothing missing, that has no advantage.
+"""A group without missing values whose advantage is undefined.
 
-A reduction of nothing is missing (`max(x, where=correct)` where nobody is right), and what is divided by a spread
-of 0 has no value. That is an error when it runs: training stops at the first such group, and groups in which all
-are wrong, or all are alike, come early. It follows from the formula.
+A reduction of no rollouts is missing: `max(x, where=correct)` in a group without a right answer. A division by a
+spread of 0 is undefined. Either raises an error, so training stops at the first such group. Groups in which all
+rollouts are wrong, or all are equal, come early.
 
 ```yaml
 components:
@@ -11,8 +11,10 @@ components:
 advantage: center(style) - max(style, where=correct)
 ```
 
-Say what such a group has: `coalesce(max(style, where=correct), 0)`, `... if std(style) > 0 else 0`; or leave it
-out: `keep: any(correct)`.
+Give such groups a value: `coalesce(max(style, where=correct), 0)`, `... if std(style) > 0 else 0`. Or drop them:
+`keep: any(correct)`.
+
+It follows from the formula.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from rewardspec.syntax.expression import parse_expression
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError
 from rewardspec.text.source import Source
 
-MOST_TRIED_KEEPS = 4  # conditions that a help may propose, tried one by one
+MOST_TRIED_KEEPS = 4  # conditions that are tried for the help
 
 
 @finding("advantage-undefined", __doc__, of_spec=True)
@@ -45,15 +47,16 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
     if shown is not None:
         yield facts.warn(
             "advantage-undefined",
-            f"a group can end the run: {rows(facts, shown[0])} get {listed(shown[1])}{at_moment(facts, shown[0][2])}",
+            "the advantage of a group can be undefined, which raises: "
+            f"{rows(facts, shown[0])} get {listed(shown[1])}{at_moment(facts, shown[0][2])}",
             facts.advantage_place(),
-            help="say what such a group has (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or leave it out with "
-            f"`keep:{_that_leaves_out(facts)}`",
+            help="give such groups a value (`coalesce(x, 0)`, `... if std(x) > 0 else 0`), or drop them: "
+            f"`keep:{_that_drops_them(facts)}`",
         )
 
 
 def _undefined(facts: Facts) -> tuple[Group, list[Any]] | None:
-    """A small group with nothing missing, and its advantages, of which one is."""
+    """A small group without missing values whose advantages are undefined for some rollout, and the advantages."""
     for group, advantages in facts.groups.each():
         if any(None in row for row in group[0]) or advantages is None or None not in advantages:
             continue
@@ -62,8 +65,8 @@ def _undefined(facts: Facts) -> tuple[Group, list[Any]] | None:
     return None
 
 
-def _that_leaves_out(facts: Facts) -> str:
-    """A condition for `keep:` under which no small group is undefined; nothing where no usual one does it."""
+def _that_drops_them(facts: Facts) -> str:
+    """A condition for `keep:` that drops every undefined small group; empty if none of the usual ones does."""
     if facts.program.keep is not None:
         return ""
     usual = [f"std({name}) > 0" for name in facts.shaped]

@@ -1,9 +1,10 @@
 """`by=` a value that hardly ever repeats.
 
-A group is divided by equal values. Where the value is measured on a scale nearly every rollout is a subset of
-its own, and one rollout has no spread and no deviation from its mean. Votes (`count(x, by=x)`) are counted like
-that on purpose, and values that by their name are shared (a problem, a role, an answer) are left alone. It follows
-from the formula.
+`by=` divides a group into subsets of equal values. If the value is measured on a scale, nearly every rollout is a
+subset of its own. A subset of one rollout has no spread, and its rollout does not differ from the mean.
+
+Two uses are not warned about: votes (`count(x, by=x)`), and values with names such as problem, role or answer, which
+several rollouts share.
 
 ```yaml
 signals: {tokens: {range: [0, .inf]}}
@@ -12,6 +13,8 @@ advantage: zscore(correct, by=tokens)
 ```
 
 Divide by something with few values: `by=tokens > 2000`, `by=floor(tokens / 1000)`.
+
+It follows from the formula.
 """
 
 from __future__ import annotations
@@ -38,13 +41,13 @@ def by_splits_group(facts: Facts) -> Iterator[Diagnostic]:
             continue
         by = node.args[2]
         if node.op in ("count", "sum", "any", "all") or any(words_of(n) & _SHARED for n in columns_of([by])):
-            continue  # votes are counted, or the value is one that rollouts have in common
+            continue  # votes are counted, or rollouts share the value
         if by.domain.values is None and by.op in ("column", "coalesce", "required"):
             name = next((n.attributes[0] for n in walk([by]) if n.op == "column"), "this")
             yield facts.warn(
                 "by-splits-group",
-                f"only rollouts of exactly equal `{name}` are compared with each other",
+                f"only rollouts with exactly equal `{name}` are compared",
                 facts.own_place(node),
-                help=f"divide by something with few values: `by={name} > 2000`, `by=floor({name} / 1000)`",
+                help=f"divide by something with few values: `by={name} > 2000` or `by=floor({name} / 1000)`",
             )
             return

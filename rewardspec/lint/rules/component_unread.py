@@ -1,8 +1,7 @@
 """A component that the advantage does not read.
 
-It is declared among what is rewarded, measured and logged; but `advantage` names other components and not this
-one, so nothing is learnt from it. A reward that was added to the list and not to the formula looks like this, and
-so does a weight dropped on the way (NeMo-RL#3852).
+The component is declared, measured and logged, but `advantage` names only other components, so the policy learns
+nothing from it. Most often a reward was added to the list and not to the formula, or a weight was dropped.
 
 ```yaml
 components:
@@ -11,7 +10,9 @@ components:
 advantage: zscore(correct)
 ```
 
-Add it (`grpo` and `gdpo` take all components), or declare it under `signals:` if it is only to be watched.
+Add it to the advantage (`grpo` and `gdpo` read all components), or declare it under `signals:` if it is only logged.
+
+It happened in NeMo-RL#3852, where a weight was dropped.
 """
 
 from __future__ import annotations
@@ -32,6 +33,6 @@ def component_unread(facts: Facts) -> Iterator[Diagnostic]:
                 "component-unread",
                 f"the advantage does not depend on `{component.name}`",
                 facts.component_place(component.name),
-                labels=(Label(facts.advantage_place(), "reads other components alone"),),
+                labels=(Label(facts.advantage_place(), "reads only other components"),),
                 help="add it to the advantage, or declare it under `signals:`",
             )

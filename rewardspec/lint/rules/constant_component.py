@@ -1,7 +1,7 @@
-"""A component that is the same for all rollouts of a group.
+"""A component that is equal for all rollouts of a group.
 
-Advantages compare the rollouts of one prompt. What is one value for all of them (a constant, a column of the group
-or the batch) cancels, whatever its weight. TTRV#4 is an entropy penalty that was the same for the whole group.
+Advantages compare the rollouts of one prompt. A value that is equal for all of them (a constant, a column of the group
+or the batch) cancels, and its weight has no effect.
 
 ```yaml
 signals: {difficulty: {range: [0, 1], level: group}}
@@ -11,8 +11,10 @@ components:
 advantage: dr_grpo
 ```
 
-Make it a weight (`correct: {values: [0, 1], weight: difficulty}`), or let it depend on the rollout
-(`bonus: difficulty * correct`). Under `grpo` a weight of the whole group cancels, too.
+Use it as a weight (`correct: {values: [0, 1], weight: difficulty}`), or let it depend on the rollout
+(`bonus: difficulty * correct`). Under `grpo` a weight that is equal for the whole group cancels, too.
+
+It happened in TTRV#4: an entropy penalty was equal for the whole group.
 """
 
 from __future__ import annotations
@@ -37,17 +39,19 @@ def constant_component(facts: Facts) -> Iterator[Diagnostic]:
     for name, node in facts.shaped.items():
         value = node.domain.constant if node.domain.constant is not None else _only_value(node)
         if node.op == "spread" or value is not None or node.op == "const":
-            what = f"always {format_number(value)}" if value is not None else "the same for all rollouts of a group"
+            always = (
+                None if value is None else f"`{name}` is always {format_number(value)}, so it distinguishes no rollouts"
+            )
             yield facts.warn(
                 "constant-component",
-                f"`{name}` is {what}, and advantages compare the rollouts of a group",
+                always or f"`{name}` is equal for all rollouts of a group, so it distinguishes none of them",
                 facts.component_place(name),
                 help="let it depend on the rollout, or use it as a weight",
             )
 
 
 def _only_value(node: Node) -> Fraction | None:
-    """The value of a component that every rollout has, whatever was measured."""
+    """The value of a component if it is the same for every rollout."""
     order = walk([node])
     columns = [n for n in order if n.op == "column"]
     values = [(*(c.domain.values or ()), *([None] * c.domain.missing)) for c in columns]

@@ -1,17 +1,21 @@
-"""Most groups have no gradient at the success rate that is stated.
+"""Most groups are dead at the given success rate.
 
-Where all rollouts of a prompt succeed or all fail, advantages are 0 and the prompt is paid for without being
-learnt from. With a success rate p and groups of G this happens to p^G + (1 - p)^G of the groups of a lone binary
-reward: 66% at p = 0.05 and G = 8. Asked for with `rewardspec check SPEC --p correct=0.05 -g 8`; values for which
-no rate is given are taken to come up equally often. trl#3857, ROLL#397 and gem#113 are runs at loss 0.
+If all rollouts of a prompt succeed, or all fail, their advantages are 0: the rollouts cost compute and teach nothing.
+With one binary reward, success rate p and groups of G, the share of dead groups is p^G + (1 - p)^G. At p = 0.05 and
+G = 8 that is 66%.
+
+The check needs a success rate and a group size: `rewardspec check SPEC --p correct=0.05 -g 8`. Values without a rate
+are taken to be equally frequent.
 
 ```yaml
 components: {correct: {values: [0, 1]}}
 advantage: grpo
 ```
 
-Take larger groups, easier prompts or partial credit (`values: [0, 0.5, 1]`); draw the groups that have a gradient
-again (`keep:` and `refill:`). `rewardspec simulate SPEC --p correct=0.05 -g 8,16,32` shows how far each helps.
+Use larger groups, easier prompts or partial credit (`values: [0, 0.5, 1]`), or draw more groups in place of dead ones
+(`keep:` and `refill:`). `rewardspec simulate SPEC --p correct=0.05 -g 8,16,32` shows how far each helps.
+
+It happened in trl#3857, ROLL#397 and gem#113, which are runs at loss 0.
 """
 
 from __future__ import annotations
@@ -33,10 +37,10 @@ from rewardspec.lint.small_groups import Row
 from rewardspec.lower.program import Program
 from rewardspec.text.diagnostics import Diagnostic, Label
 
-MOSTLY = 0.5  # of groups without gradient
-MOST_ROLLOUTS = 64  # of a group that is counted
-MOST_CASES = 3000  # values of columns that are looked through for what one rollout can be
-MOST_VALUES = 2_000_000  # of nodes, in all groups that are tried
+MOSTLY = 0.5  # of groups that are dead
+MOST_ROLLOUTS = 64  # in the largest group that the help proposes
+MOST_CASES = 3000  # combinations of column values that are tried for the kinds of rollouts
+MOST_VALUES = 2_000_000  # node values, over all groups that are tried
 NEVER = 1e-6
 
 
@@ -60,48 +64,50 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
         larger = ",".join(str(n) for n in (size, 2 * size, 4 * size) if n <= MOST_ROLLOUTS)
         places = [facts.component_place(name) for name in facts.run.rates if name in facts.shaped]
         many = f"{share:.0%}" if is_all else f"at least {int(100 * share)}%"
-        start = " at the first step" if read & {"step", "progress"} else ""
+        start = ", at the first step" if read & {"step", "progress"} else ""
         yield facts.warn(
             "dead-groups",
-            f"{many} of groups of {size} have no gradient{start} under {rates}",
+            f"{many} of groups of {size} are dead at {rates}{start}",
             facts.advantage_place(),
-            labels=tuple(Label(place, "succeeds that often") for place in places),
-            help="larger groups, easier prompts or partial credit leave fewer; "
-            f"`rewardspec simulate SPEC --p {rates.replace(' ', '')} -g {larger}` shows how many",
+            labels=tuple(Label(place, "success rate given") for place in places),
+            help="use larger groups, easier prompts or partial credit; compare the shares with "
+            f"`rewardspec simulate SPEC --p {rates.replace(' ', '')} -g {larger}`",
         )
 
 
 def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float, bool]]:
-    """(group size, share of groups in which every advantage is 0, whether that is all of them), of the first step.
+    """(group size, share of dead groups, whether the share is exact) for each size, at the first step.
 
-    Where there are many groups only those of rollouts that are alike are looked at: then the share is at least this.
+    If there are too many groups, only groups of equal rollouts are tried, and the share is a lower bound.
     """
     program, root = facts.question.program, facts.question.root
     total = Fraction(facts.run.total_steps or 1)
     moment = {"step": Fraction(0), "total_steps": total, "progress": Fraction(0)}
     if _joint_cases(program, root) > MOST_CASES:
-        facts.leave_out("dead-groups", f"there are over {MOST_CASES} kinds of rollouts; `simulate --p` counts them")
+        facts.leave_out("dead-groups", f"there are more than {MOST_CASES} kinds of rollouts; use `simulate --p`")
         return
     states = find_states(program, [root], moment, model=model)
     if not states.complete:
-        facts.leave_out("dead-groups", "there are too many kinds of rollouts; `simulate --p` draws some")
+        facts.leave_out("dead-groups", "there are too many kinds of rollouts; use `simulate --p`, which samples them")
         return
     left = MOST_VALUES // len(walk([root]))  # rollouts
     evaluate = GroupEvaluator(root, states.start, moment)
     for size in facts.run.sizes:
         is_all = 3 * states.count(size) * size <= left
-        groups = list(states.each_group(size, states.count(size)) if is_all else _alike_groups(states, size))
+        groups = list(states.each_group(size, states.count(size)) if is_all else _equal_groups(states, size))
         left -= len(groups) * size
         if left < 0:
-            facts.leave_out("dead-groups", f"there are too many groups of {size}; `simulate --p` draws some")
+            facts.leave_out(
+                "dead-groups", f"there are too many groups of {size}; use `simulate --p`, which samples them"
+            )
             return
         if sum(mass for *_, mass in groups) > MOSTLY:
             dead = (mass for members, columns, mass in groups if all(v == 0 for v in evaluate(members, columns)))
             yield size, sum(dead), is_all
 
 
-def _alike_groups(states: States, size: int) -> Iterator[tuple[tuple[Row, ...], dict[str, Any], float]]:
-    """Groups of one rollout `size` times, and how often they come up."""
+def _equal_groups(states: States, size: int) -> Iterator[tuple[tuple[Row, ...], dict[str, Any], float]]:
+    """(rollouts, columns of the group, probability) for groups of `size` equal rollouts."""
     for columns, odds in states.groups:
         for row, mass in states.rollouts.items():
             if mass**size > NEVER:
@@ -109,7 +115,7 @@ def _alike_groups(states: States, size: int) -> Iterator[tuple[tuple[Row, ...], 
 
 
 def _joint_cases(program: Program, root: Node) -> int:
-    """How many values of columns have to be looked through to find what one rollout can be."""
+    """The number of combinations of column values that show all kinds of rollouts."""
     nodes = walk([root])
     points, _, complete = column_points(program, [root])
     own, users = of_rollout(nodes), users_of(nodes)

@@ -1,10 +1,11 @@
-"""What is easy alone can be worth more than what is hard alone.
+"""A rollout with only the easy reward can outrank one with only the hard reward.
 
-One rollout has only the outcome (or the reward that weighs more), another only a reward that is not gated on it,
-and there is a group in which the second gets the larger advantage. A weight does not prevent that where rewards
-are normalised one by one: what nearly all rollouts of a group have, or nearly none, has a small deviation, and
-z-scores divide by it. Groups of up to 16 are looked at. GDPO (arXiv:2601.05242), Sec. 4.2.1: lowering the weight
-of the easy reward does not demote it, gating it does.
+The hard reward is the outcome, or the reward with the larger weight. The easy reward is not gated on it. In some group
+a rollout with only the easy reward gets the larger advantage.
+
+A weight does not prevent this if each reward is normalised separately. If nearly all rollouts of a group have a
+reward, or nearly none has it, its deviation is small, and the z-score divides by the deviation. Groups of up to 16
+are tried.
 
 ```yaml
 components:
@@ -13,8 +14,10 @@ components:
 advantage: decoupled
 ```
 
-Gate what is easy (`when: correct >= 1`), or sum before normalising (`grpo`), which keeps the order of the
+Gate the easy reward (`when: correct >= 1`), or sum before normalising (`grpo`), which keeps the order of the
 weighted sum.
+
+GDPO (arXiv:2601.05242), Sec. 4.2.1: a lower weight of the easy reward does not demote it; a gate does.
 """
 
 from __future__ import annotations
@@ -35,11 +38,11 @@ from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic, Label
 from rewardspec.text.numbers import format_number
 
-Kinds = dict[tuple[bool, bool], Row]  # (has all of one reward, has all of another) to a rollout
+Kinds = dict[tuple[bool, bool], Row]  # (has all of `hard`, has all of `easy`): a rollout
 
 GROUPS_OF = (2, 4, 8, 16)
-MOST_STATES = 512  # of a rollout; of more of them only those that two rewards make
-MOST_WORK = 1_000_000  # values of nodes in all groups that are tried
+MOST_STATES = 512  # of a rollout; with more, only the states that differ in two rewards are tried
+MOST_WORK = 1_000_000  # node values, over all groups that are tried
 
 
 @finding("easy-above-hard", __doc__)
@@ -47,14 +50,16 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
     pairs = list(_pairs(facts))
     if not pairs or facts.depends_on_batch("easy-above-hard") or group_with_wrong_above_right(facts) is not None:
         return
-    pairs.sort(key=lambda pair: abs(_worth(facts, pair[0]) - _worth(facts, pair[1])))  # where little is to be overcome
+    pairs.sort(
+        key=lambda pair: abs(_worth(facts, pair[0]) - _worth(facts, pair[1]))
+    )  # rewards of nearly equal worth first
     nodes, left = len(walk([facts.question.root])), MOST_WORK
     states = _states(facts)
     for at, (hard, easy) in enumerate(pairs):
         kinds = _kinds(facts, hard, easy, states)
         left -= nodes * len(states or ()) // len(pairs)
         if left < 0:
-            facts.leave_out("easy-above-hard", f"{at} of {len(pairs)} pairs of rewards were looked at")
+            facts.leave_out("easy-above-hard", f"{at} of {len(pairs)} pairs of rewards were tried")
             return
         if kinds is None:
             continue
@@ -65,17 +70,17 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
         group, advantages = found
         yield facts.warn(
             "easy-above-hard",
-            f"`{easy}` alone can be above `{hard}` alone: {table(facts, group, advantages)}",
+            f"a rollout with only `{easy}` can outrank one with only `{hard}`: {table(facts, group, advantages)}",
             facts.component_place(easy),
-            labels=(Label(facts.component_place(hard), "a rollout that has only this is below"),),
-            note="one that has only this is above",
+            labels=(Label(facts.component_place(hard), "alone, ranks lower"),),
+            note="alone, ranks higher",
             help=_help(facts, hard, easy),
         )
         return
 
 
 def _help(facts: Facts, hard: str, easy: str) -> str:
-    undone = "sum before normalising: normalisation undoes the weights"
+    undone = "sum before normalising: normalising each reward undoes its weight"
     if facts.outcome is None and facts.graded_outcome is None:
         return undone
     top = f"{hard} >= {format_number(facts.shaped[hard].domain.hi)}"
@@ -88,9 +93,10 @@ def _help(facts: Facts, hard: str, easy: str) -> str:
 
 
 def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
-    """(hard, easy): the outcome and what it does not gate; without an outcome, what is written to weigh more and less.
+    """(hard, easy): the outcome and each reward that is not gated on it.
 
-    Rewards of equal worth are left out: nothing says which of them comes first. Nor does a range: it is a scale.
+    Without an outcome: two rewards on the same scale, the one with the larger weight first, if the spec writes a
+    weight. Rewards of equal worth have no order and are omitted.
     """
     outcome = facts.outcome.component if facts.outcome is not None else facts.graded_outcome
     names = [c.name for c in facts.program.components if c.weight.domain.lo > 0 and _has_ends(c.shaped)]
@@ -108,7 +114,7 @@ def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _are_weighed(facts: Facts, hard: str, easy: str) -> bool:
-    """Whether the spec says by a weight that one of two rewards on the same scale comes before the other."""
+    """Whether two rewards are on the same scale, and the spec writes a weight for one of them."""
     spans = {facts.shaped[n].domain.hi - facts.shaped[n].domain.lo for n in (hard, easy)}
     return len(spans) == 1 and any(facts.declared.components[n].says("weight") for n in (hard, easy))
 
@@ -118,20 +124,20 @@ def _has_ends(node: Node) -> bool:
 
 
 def _depends(facts: Facts, name: str, other: str) -> bool:
-    """Whether a component reads another, or a column that it reads."""
+    """Whether two components read a common column, or the gate of the first reads the second."""
     reads = [{n.attributes[0] for n in walk([facts.shaped[c]]) if n.op == "column"} for c in (name, other)]
     return bool(reads[0] & reads[1]) or other in gate_names(facts.declared, name)
 
 
 def _worth(facts: Facts, name: str) -> Fraction | None:
-    """What all of a component adds to the weighted sum; None where the weight moves."""
+    """The range of a component times its weight; None if the weight changes during training."""
     component = next(c for c in facts.program.components if c.name == name)
     weight, domain = component.weight.constant, component.shaped.domain
     return None if weight is None else weight * (domain.hi - domain.lo)
 
 
 def _states(facts: Facts) -> dict[Row, dict[str, Any]] | None:
-    """What a rollout can measure, and what its rewards are worth then; None where that is too much to look through."""
+    """Every state of a rollout, with the values of its components; None if there are too many."""
     states, complete = facts.question.states()
     if not complete or len(states) > MOST_STATES:
         return None
@@ -145,27 +151,27 @@ def _worth_in(facts: Facts, state: Row, names: Iterable[str]) -> dict[str, Any] 
 
 
 def _setting(facts: Facts) -> tuple[dict[str, Any], dict[str, Fraction]]:
-    """The columns of the group, and the moment, that are looked at."""
+    """The group columns and the moment that are tried."""
     return {name: points[0] for name, points in facts.question.coarse.items()}, facts.question.moments[0]
 
 
 def _kinds(
     facts: Facts, hard: str, easy: str, states: dict[Row, dict[str, Any]] | None
 ) -> dict[tuple[bool, bool], Row] | None:
-    """(has all of `hard`, has all of `easy`) to a rollout, alike in all else; None where the two do not go alone."""
+    """Rollouts that are equal in all other rewards; None if no two of them have only `hard` and only `easy`."""
     if states is None:
         states = _states_of_two(facts, hard, easy)
     ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
-    alike: dict[tuple, dict[tuple[bool, bool], Row]] = {}
+    by_rest: dict[tuple, dict[tuple[bool, bool], Row]] = {}
     for state, worth in states.items():
         if all(worth[name] in ends[name] for name in (hard, easy)):
             rest = tuple(value for name, value in worth.items() if name not in (hard, easy))
-            alike.setdefault(rest, {})[tuple(worth[name] == ends[name][1] for name in (hard, easy))] = state
-    return next((k for k in alike.values() if (True, False) in k and (False, True) in k), None)
+            by_rest.setdefault(rest, {})[tuple(worth[name] == ends[name][1] for name in (hard, easy))] = state
+    return next((k for k in by_rest.values() if (True, False) in k and (False, True) in k), None)
 
 
 def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[Row, dict[str, Any]]:
-    """Rollouts that differ in the columns of two rewards alone, and what all rewards on these columns are worth."""
+    """Rollouts that differ only in the columns of two rewards, with the values of all components that read these."""
     own = {n for n in walk([facts.shaped[name] for name in (hard, easy)]) if n.op == "column"}
     own_names = {n.attributes[0] for n in own}
     touched = [c for c in facts.shaped if c in (hard, easy) or own & set(walk([facts.shaped[c]]))]
@@ -181,7 +187,7 @@ def _overtaken(
 ) -> tuple[Group, list[Any]] | None:
     """A group, and its advantages, in which a rollout with only `easy` is above one with only `hard`.
 
-    The two are alike in all else, and so are the other rollouts of the group.
+    All rollouts of the group are equal in all other rewards.
     """
     ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
     for members in _groups(kinds):
@@ -202,7 +208,7 @@ def _overtaken(
 
 
 def _groups(kinds: Kinds) -> Iterator[tuple[Row, ...]]:
-    """Groups in which one of the two is as rare, or as common, as it gets: the smallest first."""
+    """Groups in which one of the two rewards is as rare or as common as possible, the smallest first."""
     only_hard, only_easy = kinds[True, False], kinds[False, True]
     both, neither = kinds.get((True, True)), kinds.get((False, False))
     for size in GROUPS_OF:

@@ -1,8 +1,8 @@
-"""A score on a scale that is asked to be equal to a number.
+"""A score on a continuous scale that is compared with `==`.
 
-A value between 0 and 1 is hardly ever exactly 0.5, and a score that was averaged, rounded or read from text misses
-1 by a little: the condition is as good as never met, and nothing says so when it runs. Counts, whose ranges are
-wide, and values that are rounded first are left alone. It follows from what an interval is.
+A value between 0 and 1 is hardly ever exactly 0.5. A score that was averaged, rounded or parsed from text misses 1 by
+a little. The condition is then almost never true, and no error shows it. Counts, which have wide ranges, and rounded
+values are not warned about.
 
 ```yaml
 components:
@@ -11,8 +11,10 @@ components:
 advantage: gdpo
 ```
 
-Write `score >= 1`, or the threshold that counts as full (`score >= 0.99`); or declare the values that there are
+Write `score >= 1`, or a threshold that counts as full (`score >= 0.99`). Or declare the possible values
 (`values: [0, 0.5, 1]`).
+
+It follows from what an interval is.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from rewardspec.syntax.tree import Operation
 from rewardspec.text.diagnostics import Diagnostic, Report
 from rewardspec.text.numbers import format_number
 
-NARROW = 2  # of a range: wider ones hold counts, too
+NARROW = 2  # the width of a range; wider ranges can be counts
 
 
 @finding("equality-on-interval", __doc__)
@@ -52,14 +54,14 @@ def equality_on_interval(facts: Facts) -> Iterator[Diagnostic]:
             better = f"a threshold, `{text} >= {at}`"
         yield facts.warn(
             "equality-on-interval",
-            f"`{text}` is anything in {score.domain.present()}, and hardly ever exactly {at}",
+            f"`{text}` ranges over {score.domain.present()} and is hardly ever exactly {at}",
             part.span,
-            help=f"write {better}, or declare the `values:` that there are",
+            help=f"write {better}, or declare `values:` instead of a range",
         )
 
 
 def _is_score(node: Node) -> bool:
-    """Whether a node is a measured score on a narrow scale: not a count, and not rounded."""
+    """Whether a node is a measured score on a narrow scale, neither a count nor rounded."""
     while node.op in ("required", "spread", "coalesce"):
         node = node.args[0]
     domain = node.domain

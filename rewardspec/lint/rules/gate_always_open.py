@@ -1,7 +1,7 @@
 """A gate that is never closed.
 
-`when:` holds for every value that the declared domains allow, so it does nothing. Most often the threshold is
-on the wrong scale, or `>=` stands where `>` was meant. It follows from the declared domains.
+`when:` is true for every value of the declared domains, so it has no effect. Most often the threshold is on the wrong
+scale, or `>=` was written for `>`.
 
 ```yaml
 components:
@@ -10,7 +10,9 @@ components:
 advantage: grpo
 ```
 
-Write the threshold that separates the cases (`when: correct >= 1`), or leave `when` out.
+Write the threshold that separates the cases (`when: correct >= 1`), or remove `when`.
+
+It follows from the declared domains.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ def gate_always_open(facts: Facts) -> Iterator[Diagnostic]:
                 f"the gate of `{name}` is never closed",
                 facts.component_place(name, "when"),
                 note="always true",
-                help="write the threshold that tells the cases apart, or leave `when` out",
+                help="write the threshold that separates the cases, or remove `when`",
             )
 
 
 def _condition(facts: Facts, name: str) -> Node | None:
-    """The gate of a component as a node of a graph of its own."""
+    """The gate of a component as a node of a separate graph."""
     declaration = facts.declared.components[name]
     if declaration.when is None or not isinstance(declaration.value, If):
         return None

@@ -1,8 +1,7 @@
-"""A threshold on a value whose scale moves with training.
+"""A threshold on a value whose scale changes during training.
 
-A gate compares a component with a number, and that component has a `scale` that depends on `step` or `progress`.
-What passed the gate yesterday fails it tomorrow, though nothing about the rollouts has changed. It follows from the
-formula of `scale`.
+A gate compares a component with a number, and the `scale` of that component depends on `step` or `progress`. A rollout
+that opens the gate today fails it tomorrow, although nothing about the rollout has changed.
 
 ```yaml
 components:
@@ -11,7 +10,9 @@ components:
 advantage: grpo
 ```
 
-Compare what was measured: `when: raw(correctness) >= 3`.
+Compare the measured value: `when: raw(correctness) >= 3`.
+
+It follows from the formula of `scale`.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ def gate_on_moving_scale(facts: Facts) -> Iterator[Diagnostic]:
             if any(_moves(facts, gate, other) for gate in gates(facts.declared, name)):
                 yield facts.warn(
                     "gate-on-moving-scale",
-                    f"the gate of `{name}` compares `{other}`, whose scale moves with training",
+                    f"the gate of `{name}` compares `{other}`, whose scale changes during training",
                     facts.component_place(name, "when" if facts.declared.components[name].says("when") else "stages"),
-                    labels=(Label(facts.component_place(other, "scale"), "moves"),),
-                    help=f"compare what was measured: `raw({other})`"
+                    labels=(Label(facts.component_place(other, "scale"), "changes during training"),),
+                    help=f"compare the measured value: `raw({other})`"
                     if other in facts.declared.columns
-                    else f"compare what `{other}` is made of",
+                    else f"compare the columns that `{other}` is computed from",
                 )
 
 
 def _moves(facts: Facts, gate: Expr, other: str) -> bool:
-    """Whether a rollout passes a gate at one moment and not at another, because of what `other` is worth then."""
+    """Whether a rollout passes a gate at one moment and not at another, because the value of `other` changes."""
     lowering = Lowering(facts.declared, Report())
     try:
         condition = lowering.condition(gate, lowering.user)

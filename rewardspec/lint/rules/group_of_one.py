@@ -1,16 +1,20 @@
-"""Groups of one rollout, and an advantage that compares within groups.
+"""Groups of one rollout, with an advantage that compares within groups.
 
-One rollout has no other to be compared with: its deviation from the mean of its group is 0, and what is done over
-the batch afterwards (`gdpo`, `batch_grpo`, `reinforce_baseline`) works on zeros. Found by
-`rewardspec check SPEC -g 1`; groups of one also come of `num_generations: 1`, of prompts that are not repeated, and
-of group ids that differ by rollout. R1-V#67 and trl#3991 are wrong group layouts.
+One rollout has no other rollout to be compared with, so its difference from the mean of its group is 0. A
+normalisation over the batch (`gdpo`, `batch_grpo`, `reinforce_baseline`) then has only zeros. The check needs the group
+size: `rewardspec check SPEC -g 1`.
+
+Groups of one come from `num_generations: 1`, from prompts that are not repeated, and from a group id that differs for
+each rollout.
 
 ```yaml
 components: {correct: {values: [0, 1]}}
 advantage: batch_grpo
 ```
 
-Sample several rollouts a prompt, or compare with the batch: `zscore(total, over=batch)`.
+Sample several rollouts per prompt, or compare with the batch: `zscore(total, over=batch)`.
+
+It happened in R1-V#67 and trl#3991, which had wrong group ids.
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ from rewardspec.text.diagnostics import Diagnostic
 
 @finding("group-of-one", __doc__, of_spec=True)
 def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
-    if 1 not in facts.run.sizes or facts.looks_at_batch:  # what is compared with the batch is no matter of groups
+    if (
+        1 not in facts.run.sizes or facts.looks_at_batch
+    ):  # the group size does not matter to a comparison with the batch
         return
     groups, _ = facts.question.groups(1, 0)
     alone = [((row,), *rest) for members, *rest in scattered(facts) for row in members]
@@ -33,8 +39,8 @@ def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
     if all(values == [0] for values in found):
         yield facts.warn(
             "group-of-one",
-            "in groups of one no rollout has an advantage",
+            "in groups of one every advantage is 0",
             facts.advantage_place(),
             note="compares within groups",
-            help="sample several rollouts a prompt, or compare with the batch: `zscore(total, over=batch)`",
+            help="sample several rollouts per prompt, or compare with the batch: `zscore(total, over=batch)`",
         )

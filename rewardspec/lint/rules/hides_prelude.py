@@ -1,8 +1,8 @@
-"""A definition that is called as a scheme is, and is another one.
+"""A definition with the name of a scheme that means something else.
 
-A name of the spec hides the prelude's. Who reads `advantage: grpo` takes it for GRPO (arXiv:2402.03300), and
-`rewardspec list` says that it is; the spec means something else by it. It is a rule of this language that the
-nearer name counts. `total` is not looked at: to write it anew is a way to say what is summed.
+A name defined in the spec hides the same name of the prelude. A reader takes `advantage: grpo` for GRPO
+(arXiv:2402.03300), and so does `rewardspec list`, but the spec computes something else. `total` is not warned about:
+redefining it is a way to choose what is summed.
 
 ```yaml
 components: {correct: {values: [0, 1]}, format: {values: [0, 1], when: correct >= 1}}
@@ -11,7 +11,9 @@ define:
 advantage: grpo
 ```
 
-Give it a name of its own, `summed: correct + format - mean(correct + format)`, and write `advantage: summed`.
+Give it another name, `summed: correct + format - mean(correct + format)`, and write `advantage: summed`.
+
+It is a rule of this language that the nearer name counts.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from rewardspec.syntax.tree import Call, Name
 from rewardspec.text.diagnostics import Diagnostic, Label, Report
 from rewardspec.text.source import Span
 
-_NO_SCHEMES = ("total", "measured")  # which specs write anew on purpose: `total: outcome * process`
+_NO_SCHEMES = ("total", "measured")  # which specs redefine on purpose: `total: outcome * process`
 
 
 @finding("hides-prelude", __doc__)
@@ -47,7 +49,7 @@ def hides_prelude(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _is_same(facts: Facts, name: str, span: Span) -> bool:
-    """Whether the spec's own value comes down to the prelude's."""
+    """Whether the spec's definition computes the same as the prelude's."""
     lowering = Lowering(facts.declared, Report())
     try:
         own, shipped = (lowering.value(Name(span, name), scope) for scope in (lowering.user, lowering.own))
@@ -65,8 +67,8 @@ def _hidden(facts: Facts, name: str, used: Span) -> Diagnostic:
     )
     return facts.warn(
         "hides-prelude",
-        f"`{name}` is the spec's own here, and not what the prelude calls so",
+        f"`{name}` is defined in this spec and hides the prelude's `{name}`",
         place,
-        labels=(Label(used, "read as the spec's own"),),
-        help="give it a name of its own",
+        labels=(Label(used, "uses the spec's definition"),),
+        help="give it another name",
     )

@@ -1,8 +1,7 @@
-"""A `keep` that leaves out groups of wrong answers, and keeps groups of right ones that are as dead.
+"""A `keep` that drops dead groups of wrong answers and keeps dead groups of right ones.
 
-Where all rollouts of a prompt succeed nothing is better than anything else, and the group has no gradient, as where
-all fail. Kept, it takes a place in the batch, dilutes what is averaged over it, and counts in statistics of the
-batch. DAPO (arXiv:2503.14476), Eq. 11, leaves out both.
+If all rollouts of a prompt succeed, the group is dead, as it is if all fail. If it is kept, it takes a place in the
+batch, dilutes averages over the batch, and counts in the batch's statistics.
 
 ```yaml
 components: {correct: {values: [0, 1]}}
@@ -11,6 +10,8 @@ advantage: grpo
 ```
 
 Write `keep: 0 < mean(correct) < 1`, or `keep: var(correct, ddof=0) >= 1e-6`.
+
+DAPO (arXiv:2503.14476), Eq. 11, drops both.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
             wrong_kept = True
         if all(right) and kept[0] == 1:
             if any(advantages):
-                return  # groups of right answers are learnt from
+                return  # groups of right answers are live
             kept_dead = kept_dead or (group, advantages)
     if kept_dead is not None and not wrong_kept:
         yield facts.warn(
             "keep-dead-groups",
-            f"groups in which all are right are kept, and have no gradient: {table(facts, *kept_dead)}",
+            f"`keep` keeps dead groups in which all rollouts are right: {table(facts, *kept_dead)}",
             facts.declared.place.of("keep"),
             help=_keep_live(outcome),
         )
@@ -58,5 +59,5 @@ def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
 
 def _keep_live(outcome: Outcome) -> str:
     if outcome.is_condition:
-        return f"`keep: 0 < mean({outcome.component}) < 1` leaves them out, too"
-    return f"`and not all({outcome.condition})` leaves them out, too"
+        return f"drop them too: `keep: 0 < mean({outcome.component}) < 1`"
+    return f"drop them too: add `and not all({outcome.condition})` to `keep`"

@@ -1,7 +1,7 @@
 """A `keep` that no group satisfies.
 
-Groups that `keep` leaves out have advantage 0, and the declared domains allow no group that it keeps: nothing is
-ever learnt, and the loss is 0 from the first step. It follows from the declared domains.
+Groups that `keep` drops have advantage 0, and the declared domains allow no group that it keeps. So nothing is learnt,
+and the loss is 0 from the first step.
 
 ```yaml
 components: {correct: {values: [0, 1]}}
@@ -9,7 +9,9 @@ keep: mean(correct) > 1                          # meant: mean(correct) < 1
 advantage: grpo
 ```
 
-Write the threshold on the scale that is declared: `keep: 0 < mean(correct) and mean(correct) < 1`.
+Write the threshold on the declared scale: `keep: 0 < mean(correct) and mean(correct) < 1`.
+
+It follows from the declared domains.
 """
 
 from __future__ import annotations
@@ -30,5 +32,5 @@ def keep_never_holds(facts: Facts) -> Iterator[Diagnostic]:
             "no group is ever kept, so every advantage is 0",
             facts.declared.place.of("keep"),
             note="never true",
-            help="write the threshold on the scale that is declared",
+            help="write the threshold on the declared scale",
         )

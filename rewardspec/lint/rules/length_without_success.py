@@ -1,9 +1,7 @@
-"""A length reward that is paid for wrong answers.
+"""A length reward that also counts for wrong answers.
 
-A component looks at the length of the response and counts whether or not the answer is right. Being short (or
-long) is easier than being right, so that is what is learnt first, and wrong short answers are what comes of it.
-GDPO (arXiv:2601.05242), Sec. 4.2: a lower weight does not mend it; a gate does. It happened in open-r1#360,
-prime-rl#3376 and NVlabs/GDPO#10.
+A component depends on the length of the response and counts whether or not the answer is right. A short (or long)
+answer is easier than a right one, so the policy learns it first, and produces short wrong answers.
 
 ```yaml
 signals: {tokens: {range: [0, .inf]}}
@@ -13,7 +11,10 @@ components:
 advantage: gdpo
 ```
 
-Write `length: {expr: tokens <= 4000, when: correct >= 1}`.
+Write `length: {expr: tokens <= 4000, when: correct >= 1}`. A lower weight does not help; a gate does: GDPO
+(arXiv:2601.05242), Sec. 4.2.
+
+It happened in open-r1#360, prime-rl#3376 and NVlabs/GDPO#10.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
         if any(_is_length(facts, column) for column in reads):
             yield facts.warn(
                 "length-without-success",
-                f"`{name}` is paid for its length whether or not `{outcome.shown}` holds",
+                f"`{name}` rewards wrong answers for their length",
                 facts.component_place(name),
                 help=gate_help(facts, name, outcome),
             )
 
 
 def _is_length(facts: Facts, column: str) -> bool:
-    """Whether a column is a length, or whether there was too much of it, by the words of its name."""
+    """Whether the name of a column says that it is a length, or that a limit on it was exceeded."""
     words = words_of(column)
     values = facts.declared.columns[column].domain.values
     counts = words & _COUNTED and not words & _OF_SOME_KIND and (values is None or len(values) > 2)

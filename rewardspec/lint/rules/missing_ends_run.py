@@ -1,9 +1,8 @@
-"""One missing value makes the advantage missing, which is an error when it runs.
+"""One missing value makes an advantage undefined, which raises an error.
 
-The spec lets a value be missing (`missing: ignore`) and then computes with it outside of any reduction. What is
-computed from something missing is missing, and a missing advantage, where something was measured, ends the call:
-training stops at the first rollout for which the judge did not answer. In ms-swift#8123 one None made the
-advantages of a whole batch NaN, in silence; an error is what there is in place of that.
+The spec allows a value to be missing (`missing: ignore`) and then uses it outside of any reduction. The result is
+missing too. If something else was measured of that rollout, a missing advantage raises an error. Training stops at the
+first rollout for which the judge did not answer.
 
 ```yaml
 components:
@@ -12,7 +11,10 @@ components:
 advantage: center(correct) + judge - 1/2
 ```
 
-Say what stands for it: `coalesce(judge, mean(judge), 0)`; or use what knows (`center(judge)`, `grpo`, `gdpo`).
+Give it a value: `coalesce(judge, mean(judge), 0)`. Or use functions and schemes that skip missing values
+(`center(judge)`, `grpo`, `gdpo`).
+
+In ms-swift#8123 one None silently made the advantages of a whole batch NaN; the error here is raised instead.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.lint.facts import Facts
-from rewardspec.lint.missing import culprit, measured_without_advantage, missing_place, spoilt_groups, told
+from rewardspec.lint.missing import culprit, measured_without_advantage, missing_place, spoilt_groups, with_and_without
 from rewardspec.lint.registry import finding
 from rewardspec.text.diagnostics import Diagnostic
 
@@ -34,10 +36,11 @@ def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
         if measured_without_advantage(facts, spoilt, after):
             yield facts.warn(
                 "missing-ends-run",
-                f"one missing `{name}` ends the run: {told(facts, group, spoilt, before, after)}",
+                f"one missing `{name}` makes an advantage undefined, which raises: "
+                + with_and_without(facts, group, spoilt, before, after),
                 missing_place(facts, name),
                 labels=(culprit(facts, False),),
-                note="allowed here",
-                help=f"say what stands for it, `coalesce({name}, mean({name}), 0)`, or use a scheme such as `grpo`",
+                note="missing values allowed here",
+                help=f"give it a value, `coalesce({name}, mean({name}), 0)`, or use a scheme such as `grpo`",
             )
             return

@@ -1,8 +1,7 @@
-"""One missing value takes the advantage of a whole group.
+"""One missing value makes its whole group dead.
 
-A value may be missing, and where it is for one rollout, all of its group have advantage 0, though the others
-alone differ and would be learnt from. A judge that times out once in a hundred calls then costs one in seven
-groups of 16. ms-swift#8123 and trl#5773 are about one None that spoils a group or a batch.
+If the value is missing for one rollout, all advantages of its group are 0, although the other rollouts differ and
+could be learnt from. If a judge fails once in a hundred calls, that costs one in seven groups of 16.
 
 ```yaml
 components:
@@ -12,8 +11,10 @@ keep: all(present(judge))
 advantage: grpo
 ```
 
-Leave it to the reductions: what is missing takes no part in them. Where the group has to be complete,
+Leave missing values to the reductions, which skip them. If the group has to be complete, give a reason:
 `allow: {missing-silences-group: why}`.
+
+In ms-swift#8123 and trl#5773 one None spoils a group or a batch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.lint.facts import Facts
-from rewardspec.lint.missing import culprit, missing_place, spoilt_groups, told
+from rewardspec.lint.missing import culprit, missing_place, spoilt_groups, with_and_without
 from rewardspec.lint.registry import finding
 from rewardspec.text.diagnostics import Diagnostic
 
@@ -40,10 +41,11 @@ def missing_silences_group(facts: Facts) -> Iterator[Diagnostic]:
             is_dropped = kept is not None and (facts.groups.values(kept, spoilt) or [1])[0] != 1
             yield facts.warn(
                 "missing-silences-group",
-                f"one missing `{name}` silences its group: {told(facts, group, spoilt, before, after)}",
+                f"one missing `{name}` makes its whole group dead: "
+                + with_and_without(facts, group, spoilt, before, after),
                 missing_place(facts, name),
                 labels=(culprit(facts, is_dropped),),
-                help="let it take no part, as in the reductions and the ready-made schemes, or say why it has to: "
+                help="leave it to the reductions and schemes, which skip missing values, or give a reason: "
                 "`allow: {missing-silences-group: why}`",
             )
             return

@@ -1,14 +1,16 @@
-"""An outcome with a weight below 0.
+"""An outcome with a negative weight.
 
-What says that an answer is right weighs less than nothing, so that right answers are pushed down and wrong ones up.
-A sign that is left over from a loss or a penalty looks like this. It follows from the formula of the weighted sum.
+The component that makes an answer right has a negative weight, so right answers are penalised and wrong ones
+rewarded. Most often the sign is left over from a loss or a penalty.
 
 ```yaml
 components: {correct: {values: [0, 1], weight: -1}}
 advantage: grpo
 ```
 
-Leave the weight out, or write `weight: 1`.
+Remove the weight, or write `weight: 1`.
+
+It follows from the formula of the weighted sum.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ def negative_outcome(facts: Facts) -> Iterator[Diagnostic]:
     if name is None or component is None or component.weight.domain.hi >= 0 or component.shaped.domain.hi <= 0:
         return
     if not reads_weights(facts.declared):
-        return  # which is said of the weight
+        return  # then the weight has no effect, which is another finding
     weight = component.weight.constant
     yield facts.warn(
         "negative-outcome",
-        f"`{name}` weighs {'less than 0' if weight is None else format_number(weight)}: right answers are pushed down",
+        f"the weight of `{name}` is {'negative' if weight is None else format_number(weight)}, "
+        "so right answers are penalised",
         facts.component_place(name, "weight"),
-        help="leave the weight out, or write one above 0",
+        help="remove the weight, or make it positive",
     )

@@ -1,8 +1,8 @@
-"""An advantage that is compared with nothing, and never below 0.
+"""An advantage without a baseline, which is never negative.
 
-No rollout is pushed down, bad ones are pushed up less than good ones: the policy gradient has no baseline. It is
-unbiased, but its variance is that of the rewards themselves, and with few samples what was drawn is made likelier
-because it was drawn. It follows from the formula: nothing is reduced over the group or the batch.
+No rollout becomes less likely; bad ones only become more likely by less than good ones. The policy gradient is
+unbiased without a baseline, but its variance is that of the rewards. With few samples, a rollout becomes more likely
+merely because it was sampled.
 
 ```yaml
 components:
@@ -11,7 +11,9 @@ components:
 advantage: total
 ```
 
-Compare each rollout with its group, `advantage: grpo`, `dr_grpo`, `rloo`, or with the batch, `whiten(total)`.
+Compare each rollout with its group (`advantage: grpo`, `dr_grpo`, `rloo`) or with the batch (`whiten(total)`).
+
+It follows from the formula: it has no reduction over the group or the batch.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ def no_baseline(facts: Facts) -> Iterator[Diagnostic]:
     if any(n.op == "column" and n.level < Level.ROLLOUT for n in order):  # a baseline that was measured
         return
     few = root.domain.values is not None and len(root.domain.values) <= 2 and root.domain.lo == 0
-    if root.domain.lo < 0 or root.domain.hi <= 0 or few:  # right answers alone are pushed up: a filter
+    if root.domain.lo < 0 or root.domain.hi <= 0 or few:  # it only selects right answers: a filter
         return
     yield facts.warn(
         "no-baseline",
-        "the advantage is never below 0 and compared with nothing: no rollout is pushed down",
+        "the advantage has no baseline: it is never negative",
         facts.advantage_place(),
-        help="compare it with its group, `grpo`, `dr_grpo` or `rloo`, or with the batch, `whiten(total)`",
+        help="compare with the group (`grpo`, `dr_grpo`, `rloo`) or with the batch (`whiten(total)`)",
     )

@@ -1,9 +1,8 @@
 """A z-score of a z-score, over the same groups or twice over the batch.
 
-What has mean 0 and deviation 1 is not changed by being normalised again: the second step does
-nothing, but for eps. Where weights or another term stand between the two, they are what it undoes. It happened in a
-shipped configuration (CoursIA#10603), where it took the gradient along. A sum of z-scores (`decoupled`) is scaled
-anew in every group, so that what weights and rare rewards are worth depends on what else the group has.
+A value with mean 0 and deviation 1 does not change if it is normalised again: except for eps, the second step has no
+effect. If weights or another term come between the two, the second step undoes them. A sum of z-scores (`decoupled`)
+is rescaled in each group, so the effect of weights and rare rewards depends on the other rewards of the group.
 
 ```yaml
 components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
@@ -11,6 +10,8 @@ advantage: zscore(grpo)
 ```
 
 Normalise once: `grpo`, `gdpo`, or `zscore(total, over=batch)`.
+
+It happened in a published configuration (CoursIA#10603), where it removed the gradient, too.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
             same = "the batch" if outer.over is Level.BATCH else "the same groups"
             yield facts.warn(
                 "normalised-twice",
-                f"what is normalised here has been normalised over {same} before",
+                f"this is already normalised over {same}",
                 facts.advantage_place(),
-                help="once is enough: `grpo`, or `gdpo` for one z-score a component",
+                help="normalise once: `grpo`, or `gdpo` for one z-score per component",
             )
             return
         if outer.over is Level.BATCH and (part := _normalised_part(facts, outer.x)) is not None:
             yield facts.warn(
                 "normalised-twice",
-                f"`{part}` is normalised over the batch by itself, and again with the rest",
+                f"`{part}` is normalised over the batch twice: alone and in the sum",
                 facts.component_place(part),
-                labels=(Label(facts.advantage_place(), "over the batch again"),),
-                help="once is enough: sum what was measured and whiten that, or normalise each reward by itself",
+                labels=(Label(facts.advantage_place(), "normalised again here"),),
+                help="normalise once: whiten the sum of the measured values, or each reward separately",
             )
             return
 
 
 def _normalised_part(facts: Facts, whole: Node) -> str | None:
-    """A component, normalised over the batch, of a weighted sum in which another one is not."""
+    """A component of a weighted sum that is normalised over the batch, if another component is not."""
     summed = summands(whole, set(facts.shaped.values()))
     matched = {name: match_zscore(facts.program.graph, node) for name, node in facts.shaped.items() if node in summed}
     found = {
@@ -64,7 +65,7 @@ def _normalised_part(facts: Facts, whole: Node) -> str | None:
 
 
 def _is_normalised(graph: Graph, node: Node, over: Level) -> bool:
-    """Whether a node is made of z-scores over the same rollouts: scaled, shifted, added up, whitened over the batch."""
+    """Whether a node is computed only from z-scores over `over`: scaled, shifted, summed, whitened over the batch."""
     found: ZScore | None = match_zscore(graph, node)
     if found is not None and found.where is None and found.by is None and found.x.level is Level.ROLLOUT:
         return found.over is over or (found.over is Level.BATCH and _is_normalised(graph, found.x, over))

@@ -1,11 +1,12 @@
-"""One token more or less has a full-size advantage.
+"""One token more or less changes the advantage by its full size.
 
-Two rollouts are alike in all else, and a count such as their length differs by one. The reward made of it hardly
-differs; but a z-score divides by what little spread there is, so the advantage is as large as that between right
-and wrong. Groups in which every answer is right, the more of them the better the policy is, are then learnt from
-as if the noise in their lengths meant something. Said of columns that count and have no end (`range: [0, .inf]`)
-alone: what is close together in a score, or on a scale of judgement, is for its author to say. It follows from the
-formula of the z-score.
+Two rollouts are equal except for a count, such as their length, which differs by one. The reward computed from it
+hardly differs. But a z-score divides by the spread, which is just as small, so the advantage is as large as that
+between right and wrong.
+
+Groups in which every answer is right, which become more frequent as the policy improves, then teach the noise in their
+lengths. Only counted columns without an upper end (`range: [0, .inf]`) are checked: scores close together can be
+meant.
 
 ```yaml
 signals: {tokens: {range: [0, .inf]}}
@@ -15,8 +16,10 @@ components:
 advantage: gdpo
 ```
 
-Count in steps that matter (`floor(tokens / 500) / 8`, `tokens <= 4000`); give the divisor a floor
-(`center(brief) / max(std(brief), 0.1)`); or do not divide (`dr_grpo`).
+Count in coarser steps (`floor(tokens / 500) / 8`, `tokens <= 4000`), give the divisor a floor
+(`center(brief) / max(std(brief), 0.1)`), or do not divide (`dr_grpo`).
+
+It follows from the formula of the z-score.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.text.diagnostics import Diagnostic, Label
 from rewardspec.text.numbers import format_number
 
-LARGEST = 3.4e38  # what float32 holds
+LARGEST = 3.4e38  # of float32
 MOST_ROWS = 32
 COUNTS = {"length", "len", "tokens", "words", "chars", "bytes", "lines", "steps", "turns", "calls", "seconds", "count"}
 
@@ -45,13 +48,13 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
     endless = [n.attributes[0] for n in facts.question.fine if _counts_without_end(facts, n)]
     if not endless or facts.question.normalisation == "shift" or facts.depends_on_batch("one-unit-decides"):
         return
-    facts = facts.with_eps  # which is a floor, too
+    facts = facts.with_eps  # eps is a floor of divisors, too
     for at, node in enumerate(facts.question.fine):
         if node.attributes[0] not in endless:
             continue
         rows = [row for row in facts.question.states()[0] if row[at] is not None][:MOST_ROWS]
         rows += [(*row[:at], row[at] + far, *row[at + 1 :]) for row in rows for far in (100, 1000)]
-        for row in sorted(rows, key=lambda row: -row[at]):  # a long answer shows it better than none at all
+        for row in sorted(rows, key=lambda row: -row[at]):  # a long answer is a better example than an empty one
             more = (*row[:at], row[at] + 1, *row[at + 1 :])
             if row[at] not in node.domain or more[at] not in node.domain:
                 continue
@@ -63,19 +66,19 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
             name, changed = node.attributes[0], _changed(facts, group)
             if changed is not None:
                 changed, apart = changed
-                own = apart * _largest_weight(facts, changed) >= Fraction(1, 2)  # so that it is not the divisor
+                own = apart * _largest_weight(facts, changed) >= Fraction(1, 2)  # then the divisor is not the cause
                 listed = " and ".join(format_number(Fraction(r[at])) for r in (row, more))
                 yield facts.warn(
                     "one-unit-decides",
-                    f"{listed} `{name}`, alike in all else, get {advantages[0]:.3g} and {advantages[1]:.3g}",
+                    f"{listed} `{name}` with all else equal get {advantages[0]:.3g} and {advantages[1]:.3g}",
                     facts.component_place(changed),
-                    note=f"differs by {float(apart):.3g} for one of `{name}`"
+                    note=f"differs by {float(apart):.3g} for one `{name}`"
                     if own
-                    else f"hardly differs by one of `{name}`",
-                    labels=() if own else (Label(facts.advantage_place(), "divides by what little spread there is"),),
-                    help=f"count in steps that matter, `floor({name} / 500)`; or "
+                    else f"hardly differs for one `{name}`",
+                    labels=() if own else (Label(facts.advantage_place(), "divides by the tiny spread"),),
+                    help=f"count in coarser steps, `floor({name} / 500)`; or "
                     + (
-                        f"hold it against a fixed length, `ramp({name}, start=0, end=4000)`"
+                        f"compare it with a fixed length, `ramp({name}, start=0, end=4000)`"
                         if own
                         else "give the divisor a floor, `max(std(x), 0.1)`; or use `dr_grpo`"
                     ),
@@ -84,16 +87,16 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _in_floats(facts: Facts, group: Group) -> list[float | None]:
-    """The advantages of a group, where eps leaves them no exact value."""
+    """The advantages of a group in floats: with eps they have no exact value."""
     members, columns, moment = group
     rows = [tuple(None if v is None else float(v) for v in row) for row in members]
     return GroupEvaluator(facts.question.root, list(facts.question.fine), moment, floats=True)(rows, columns)
 
 
 def _counts_without_end(facts: Facts, column: Node) -> bool:
-    """Whether a column counts something, as tokens are counted, and not how good a rollout is.
+    """Whether a column is a count, such as tokens, and not a score.
 
-    What is rewarded as it was measured is a score, unless its name is that of a count.
+    A column that is itself a component is a score, unless its name says that it is a count.
     """
     name, domain = column.attributes[0], column.domain
     if domain.values is not None or domain.bounded or domain.lo == -inf:
@@ -102,9 +105,10 @@ def _counts_without_end(facts: Facts, column: Node) -> bool:
 
 
 def _changed(facts: Facts, group: Group) -> tuple[str, Fraction] | None:
-    """The component in which two rollouts differ, and by how much.
+    """The component in which two rollouts differ, and the difference.
 
-    None if one differs by over 1% of what it can, but for those that compare rollouts themselves (`minmax(tokens)`).
+    None if a component differs by more than 1% of its range, except for those that compare rollouts themselves
+    (`minmax(tokens)`).
     """
     found = None
     for name, node in facts.shaped.items():

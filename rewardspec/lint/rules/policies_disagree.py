@@ -1,8 +1,7 @@
-"""One component counts a missing value as 0, another leaves it out.
+"""One component counts a missing value as 0, another ignores it.
 
-A rollout for which neither was measured is then normal for one part of its advantage and absent from the other.
-Which of the two is meant is hard to tell from the result. ms-swift#8123 and trl#5773 are about what a None should
-be.
+If neither value was measured for a rollout, the rollout takes part in one term of its advantage and is absent from
+the other. The result does not show which of the two is meant.
 
 ```yaml
 components:
@@ -11,8 +10,10 @@ components:
 advantage: grpo
 ```
 
-Use one policy (`missing: ignore`), or say why not:
+Use one policy (`missing: ignore`), or give a reason:
 `allow: {policies-disagree: tests that did not run have failed}`.
+
+ms-swift#8123 and trl#5773 discuss what a None should mean.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ def policies_disagree(facts: Facts) -> Iterator[Diagnostic]:
     (zero, zero_column), (ignore, ignore_column) = first["zero"], first["ignore"]
     yield facts.warn(
         "policies-disagree",
-        f"a missing {_said(zero, zero_column)} counts 0, a missing {_said(ignore, ignore_column)} is left out",
+        f"a missing {_named(zero, zero_column)} counts as 0, a missing {_named(ignore, ignore_column)} is ignored",
         missing_place(facts, ignore_column),
-        labels=(Label(missing_place(facts, zero_column), "counts 0"),),
-        help="use one policy for both, or `allow: {policies-disagree: why}`",
+        labels=(Label(missing_place(facts, zero_column), "counts as 0"),),
+        help="use one policy for both, or give a reason: `allow: {policies-disagree: why}`",
     )
 
 
 def _columns(facts: Facts, component: str) -> list[str]:
-    """The columns whose values a component is made of; those that only gates read are none."""
+    """The columns that a component is computed from, without those that only its gates read."""
     if component in facts.declared.columns:
         return [component]
     node = facts.shaped[component]
@@ -56,5 +57,5 @@ def _columns(facts: Facts, component: str) -> list[str]:
     return [n.attributes[0] for n in walk([node]) if n.op == "column" and n.domain.symbols is None]
 
 
-def _said(component: str, column: str) -> str:
+def _named(component: str, column: str) -> str:
     return f"`{component}`" if component == column else f"`{column}` (in `{component}`)"

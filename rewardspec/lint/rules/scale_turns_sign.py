@@ -1,16 +1,18 @@
 """A scale whose ends are swapped.
 
-`scale: [lo, hi]` maps the least declared value onto `lo` and the greatest onto `hi`. With `lo` above `hi` the best
-is paid the least. It follows from the formula of `scale`.
+`scale: [lo, hi]` maps the least declared value to `lo` and the greatest to `hi`. If `lo` is above `hi`, the best value
+gets the smallest reward.
 
 ```yaml
 components:
-  errors: {range: [0, 10], scale: [1, 0]}        # if that is meant, a negative weight says it plainly
+  errors: {range: [0, 10], scale: [1, 0]}        # if this is meant, a negative weight is plainer
   correct: {range: [0, 1], scale: [1, -1]}
 advantage: grpo
 ```
 
 Write `scale: [-1, 1]`, or a negative weight for a penalty (`errors: {range: [0, 10], weight: -0.1}`).
+
+It follows from the formula of `scale`.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ def scale_turns_sign(facts: Facts) -> Iterator[Diagnostic]:
         if lo is not None and hi is not None and lo > hi:
             yield facts.warn(
                 "scale-turns-sign",
-                f"the scale of `{name}` falls: the most is paid for the least",
+                f"the scale of `{name}` is reversed: the least value is rewarded most",
                 facts.component_place(name, "scale"),
-                help=f"did you mean `[{format_number(hi)}, {format_number(lo)}]`; or write a negative weight",
+                help=f"swap the ends, `[{format_number(hi)}, {format_number(lo)}]`, or use a negative weight",
             )
 
 

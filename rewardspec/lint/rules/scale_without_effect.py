@@ -1,16 +1,18 @@
 """A scale that changes nothing.
 
-Without its `scale` every advantage is as it was: the component is normalised by itself (`decoupled`, `gdpo`), and a
-z-score does not see the scale of what it is made of. UniRL#146 is a scale of 15 that trained as 1 does.
+Without its `scale` every advantage is the same: the component is normalised separately (`decoupled`, `gdpo`), and a
+z-score does not depend on the scale of its input.
 
 ```yaml
 components:
   format: {values: [0, 1], scale: [-2 + progress, 2 - progress]}
   correctness: {range: [-3, 3]}
-advantage: gdpo                                  # ToolRL's smooth scale has no meaning here
+advantage: gdpo                                  # ToolRL's smooth scale has no effect here
 ```
 
-Weigh instead (`weight: 2 - progress`), or sum before normalising (`grpo`).
+Use a weight (`weight: 2 - progress`), or sum before normalising (`grpo`).
+
+It happened in UniRL#146: a scale of 15 trained like a scale of 1.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
                 f"the scale of `{name}` changes no advantage",
                 facts.component_place(name, "scale"),
                 note="maps every value to itself" if itself else "cancelled by the normalisation",
-                help="leave it out" if itself else "use a `weight`, or sum before normalising (`grpo`)",
+                help="remove it" if itself else "use a `weight`, or sum before normalising (`grpo`)",
             )
 
 
@@ -56,7 +58,7 @@ def _unscaled(expr: Expr) -> Expr | None:
 
 
 def _keeps_its_value(facts: Facts, name: str, changed: Component) -> bool:
-    """Whether another declaration of a component gives it the same values, as groups from all over show."""
+    """Whether another declaration of a component gives the same values in all groups of `scattered`."""
     other = variation(facts.spec, name, changed)
     if other is None:
         return False

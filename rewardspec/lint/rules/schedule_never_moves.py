@@ -1,7 +1,7 @@
-"""A schedule that is the same from the first step to the last.
+"""A schedule that is constant from the first step to the last.
 
-A scale or weight is written with `step` or `progress`, and has one value all the same: the ramp starts after the
-end of training, or its ends are equal. It follows from the formula: `progress` goes from 0 to 1.
+A scale or weight reads `step` or `progress` but has only one value. The ramp starts after the end of training, or its
+ends are equal.
 
 ```yaml
 components:
@@ -10,8 +10,10 @@ components:
 advantage: grpo
 ```
 
-Let it begin and end within the run: `weight: "1 - ramp(progress, start=0.5, end=1)"`.
-`rewardspec explain SPEC --at 0,50%,100% --total-steps N` shows what it is when.
+Start and end it within the run: `weight: "1 - ramp(progress, start=0.5, end=1)"`.
+`rewardspec explain SPEC --at 0,50%,100% --total-steps N` shows its values.
+
+It follows from the formula: `progress` goes from 0 to 1.
 """
 
 from __future__ import annotations
@@ -37,5 +39,5 @@ def schedule_never_moves(facts: Facts) -> Iterator[Diagnostic]:
                 "schedule-never-moves",
                 f"the weight of `{component.name}` is {format_number(component.weight.constant)} at every step",
                 facts.component_place(component.name, "weight"),
-                help="`progress` goes from 0 to 1",
+                help="start and end it within the run: `progress` goes from 0 to 1",
             )

@@ -1,9 +1,8 @@
-"""A schedule that is not over when training is.
+"""A schedule that does not finish before training does.
 
-A ramp ends after the last step, so it never gets to its end and what it ends in is never trained with; or
-`step` or `progress` is compared with something that it does not pass. `progress` goes from 0 to 1; how far `step`
-goes is told by `rewardspec check SPEC --total-steps 200`, and without it nothing is said of `step`. It follows from
-the formula of the ramp.
+A ramp ends after the last step, so training never uses its end value. Or `step` or `progress` is compared with a number
+that it never crosses. `progress` goes from 0 to 1. The length of the run in steps is an option,
+`rewardspec check SPEC --total-steps 200`; without it schedules over `step` are not checked.
 
 ```yaml
 components:
@@ -12,7 +11,9 @@ components:
 advantage: grpo
 ```
 
-Write schedules in `progress`, which is 1 at the end however long the run is: `ramp(progress, end=0.8)`.
+Write schedules over `progress`, which is 1 at the end of every run: `ramp(progress, end=0.8)`.
+
+It follows from the formula of the ramp.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ def schedule_out_of_reach(facts: Facts) -> Iterator[Diagnostic]:
                 said,
                 expr.span,
                 note="" if facts.run.total_steps is None else f"in {facts.run.total_steps} steps",
-                help="`progress` goes from 0 to 1 however long the run is: `ramp(progress, end=0.8)`",
+                help="use `progress`, which goes from 0 to 1 in every run: `ramp(progress, end=0.8)`",
             )
 
 
 def _ramp(facts: Facts, lowering: Lowering, call: Call) -> str | None:
-    """What is wrong with a ramp over time; None where nothing is."""
+    """The message about a ramp over time; None if it reaches its end."""
     given = dict(zip(("x", "start", "end"), call.arguments, strict=False)) | {k.text: e for k, e in call.keywords}
     _, last = _time(facts, lowering, given.get("x"))
     start, end = (
@@ -73,12 +74,12 @@ def _ramp(facts: Facts, lowering: Lowering, call: Call) -> str | None:
         return None
     at_end = max(Fraction(0), (last - start) / (end - start))
     if not at_end:
-        return None if _is_said_of_weight(facts, call.span) else "this ramp never begins"
-    return f"this ramp never gets to its end: it is {float(at_end):.3g} in the end, not 1"
+        return None if _is_said_of_weight(facts, call.span) else "this ramp never starts"
+    return f"this ramp never reaches its end: it is {float(at_end):.3g} at the last step, not 1"
 
 
 def _comparison(facts: Facts, lowering: Lowering, comparison: Operation) -> str | None:
-    """What is wrong with a comparison of time with a number; None where nothing is."""
+    """The message about a comparison of time with a number; None if both answers occur."""
     (left, right), operator = comparison.operands, comparison.operator
     time, last = _time(facts, lowering, left)
     limit = _constant(lowering, right)
@@ -89,11 +90,11 @@ def _comparison(facts: Facts, lowering: Lowering, comparison: Operation) -> str 
     first, final = (_HOLDS[operator](at, limit) for at in (Fraction(0), last))
     if first != final:
         return None
-    return f"`{time}` does not pass {format_number(limit)}: this {'always' if first else 'never'} holds"
+    return f"`{time}` never crosses {format_number(limit)}, so this is {'always' if first else 'never'} true"
 
 
 def _time(facts: Facts, lowering: Lowering, expr: Expr | None) -> tuple[str, Fraction | None]:
-    """The name of `step` or `progress`, where an expression is one of them, and how far it goes."""
+    """(`step` or `progress` if the expression is one of them, its value at the end of the run if known)."""
     node = None if expr is None else _lowered(lowering, expr)
     name = node.attributes[0] if node is not None and node.op == "given" else ""
     if name == "progress":
@@ -126,7 +127,7 @@ def _own_functions(facts: Facts) -> set[str]:
 
 
 def _is_said_of_weight(facts: Facts, span: Span) -> bool:
-    """Whether a place is in a weight that never moves, which is a finding of its own."""
+    """Whether a place is in a constant weight, which `schedule-never-moves` is about."""
     weights = ((c.weight.constant, facts.declared.components[c.name].weight) for c in facts.program.components)
     return any(
         constant is not None and weight is not None and weight.span.start <= span.start <= weight.span.end

@@ -1,8 +1,8 @@
 """A weight that changes its sign within the run.
 
-A schedule that is to fade out goes on falling: from the step at which it crosses 0 a reward is a penalty, and what
-was taught is untaught. How far `step` goes is told by `rewardspec check SPEC --total-steps 300`; without it nothing
-is said of `step`. It follows from the formula of the weight.
+A schedule that should fade out continues to fall. From the step at which it crosses 0 the reward is a penalty, and the
+policy unlearns what it was taught. The length of the run is an option, `rewardspec check SPEC --total-steps 300`;
+without it schedules over `step` are not checked.
 
 ```yaml
 components:
@@ -11,7 +11,9 @@ components:
 advantage: gdpo
 ```
 
-Hold it at 0: `weight: max(1 - step / 100, 0)`.
+Clip it at 0: `weight: max(1 - step / 100, 0)`.
+
+It follows from the formula of the weight.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from rewardspec.ops.real import UNKNOWN
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.text.diagnostics import Diagnostic
 
-GRID = 400  # moments of a run at which a weight is looked at
+GRID = 400  # moments of a run at which a weight is computed
 
 
 @finding("schedule-turns-sign", __doc__)
@@ -63,13 +65,13 @@ def schedule_turns_sign(facts: Facts) -> Iterator[Diagnostic]:
             "schedule-turns-sign",
             f"the weight of `{component.name}` is {side} 0 {when}",
             facts.component_place(component.name, "weight"),
-            note="a reward first, and a penalty then" if side == "below" else "a penalty first, and a reward then",
-            help=f"hold it at 0, {end}, or say why: `allow: {{schedule-turns-sign: why}}`",
+            note="first a reward, then a penalty" if side == "below" else "first a penalty, then a reward",
+            help=f"clip it at 0: {end}, or give a reason: `allow: {{schedule-turns-sign: why}}`",
         )
 
 
 def _sign_at(weight: Node, step: int, total: int) -> int:
-    """-1, 0 or 1; 0 where it is too close to call."""
+    """-1, 0 or 1; 0 also if the value is too close to 0 to decide."""
     moment = {"step": Fraction(step), "total_steps": Fraction(total), "progress": Fraction(step, total)}
     try:
         (value,) = GroupEvaluator(weight, [], moment)([()], {})

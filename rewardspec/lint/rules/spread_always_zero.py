@@ -1,8 +1,8 @@
-"""Normalised within a subset in which nothing ever differs.
+"""A z-score over a subset whose values are always equal.
 
-`where=` leaves one rollout of a group, or only rollouts with equal values. One value, or equal ones, have no spread
-and a z-score of them is 0, always: the term is dead. It follows from the formula of the z-score, and is said where
-no group of up to 32 that was tried has a spread.
+`where=` selects one rollout of a group, or only rollouts with equal values. Equal values have no spread, so their
+z-score is always 0 and the term is dead. The finding is reported if none of the groups of up to 32 that were tried has
+a spread.
 
 ```yaml
 components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
@@ -10,6 +10,8 @@ advantage: zscore(correct) + zscore(style, where=style == max(style))
 ```
 
 Widen the subset (`where=rank(style) > group_size / 2`), or compare it with the rest: `style - mean(style)`.
+
+It follows from the formula of the z-score.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import GROUP_SPREADS
 from rewardspec.text.diagnostics import Diagnostic
 
-SIZES = (4, 8, 16, 32)  # of groups that a spread is looked for in
+SIZES = (4, 8, 16, 32)  # of groups that are tried
 
 
 @finding("spread-always-zero", __doc__)
@@ -35,12 +37,12 @@ def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
     if not nodes or facts.depends_on_batch("spread-always-zero"):
         return
     groups = [group for some in facts.groups.some.values() for group in some]
-    groups += [*_alike(facts), *(group for size in SIZES for group in scattered(facts, size))]
+    groups += [*_few_kinds(facts), *(group for size in SIZES for group in scattered(facts, size))]
     for node in nodes:
         if node.args[0].level is Level.ROLLOUT and all(_is_flat(facts, node, group) for group in groups):
             yield facts.warn(
                 "spread-always-zero",
-                "what is normalised here never differs within its `where=`",
+                "the values selected by `where=` are always equal",
                 facts.own_place(node),
                 note="always 0",
                 help="widen the subset, or compare it with the rest of the group: `x - mean(x)`",
@@ -48,8 +50,8 @@ def spread_always_zero(facts: Facts) -> Iterator[Diagnostic]:
             return
 
 
-def _alike(facts: Facts) -> list[Group]:
-    """Larger groups of rollouts of two or four kinds."""
+def _few_kinds(facts: Facts) -> list[Group]:
+    """Larger groups with two or four kinds of rollouts."""
     states, _ = facts.question.states()
     draw = random.Random(0)
     columns = {name: points[0] for name, points in facts.question.coarse.items()}

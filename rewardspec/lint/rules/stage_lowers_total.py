@@ -1,7 +1,7 @@
-"""A stage that can take away from the total of who passes it.
+"""A stage that can lower the total of rollouts that reach it.
 
-What a later stage adds can be below 0, so passing the stage before it can be worth less than failing there; that is
-what a policy learns to do. PRS puts a sigmoid around later stages for this reason (Eq. 15).
+A later stage can add a negative value, so a rollout that passes the stage before it can be worth less than one that
+fails there. The policy then learns to fail there.
 
 ```yaml
 signals: {process: {values: [-1, 0, 1]}, score: {range: [-3, 3]}}
@@ -13,7 +13,9 @@ components:
 advantage: grpo
 ```
 
-Write `squash: sigmoid`, or scale what is added to begin at 0.
+Write `squash: sigmoid`, or scale what is added to start at 0.
+
+PRS (Eq. 15) puts a sigmoid around later stages for this reason.
 """
 
 from __future__ import annotations
@@ -46,14 +48,14 @@ def stage_lowers_total(facts: Facts) -> Iterator[Diagnostic]:
                 continue
             yield facts.warn(
                 "stage-lowers-total",
-                f"passing on to this stage of `{name}` can lower the total: it adds as little as {float(least):g}",
+                f"this stage of `{name}` can lower the total: it adds as little as {float(least):g}",
                 stage.add.span,
-                help="add `squash: sigmoid` to the component, or scale this to begin at 0",
+                help="add `squash: sigmoid` to the component, or scale this to start at 0",
             )
 
 
 def _least(facts: Facts, add: Expr, passed: list[Expr]) -> Fraction | None:
-    """The least that a stage is seen to add where all of its conditions hold; None where nothing shows it."""
+    """The least value that a stage adds to the rollouts tried for which its conditions hold; None if there is none."""
     lowering = Lowering(facts.declared, Report())
     try:
         value = lowering.number(add, lowering.user)

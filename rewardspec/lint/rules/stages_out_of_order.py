@@ -1,7 +1,7 @@
-"""A later stage asks for no more of the same thing than an earlier one.
+"""A later stage that requires no more of a value than an earlier one.
 
-Who has passed the earlier stage has passed this one: its condition does nothing, and most often two thresholds are
-swapped. It follows from the formula: the conditions of all stages before hold, too (PRS, Eq. 14).
+A rollout that passed the earlier stage has passed this one: the condition has no effect. Most often two thresholds are
+swapped.
 
 ```yaml
 signals: {score: {range: [0, 1]}, bonus: {values: [0, 1]}, extra: {values: [0, 1]}}
@@ -15,6 +15,8 @@ advantage: grpo
 ```
 
 Put the lower threshold first: `{add: bonus, when: score >= 0.5}`, then `{add: extra, when: score >= 0.8}`.
+
+It follows from the formula: the conditions of all earlier stages hold, too (PRS, Eq. 14).
 """
 
 from __future__ import annotations
@@ -33,26 +35,26 @@ from rewardspec.text.diagnostics import Diagnostic, Label, Report
 @finding("stages-out-of-order", __doc__)
 def stages_out_of_order(facts: Facts) -> Iterator[Diagnostic]:
     for name, declaration in facts.declared.components.items():
-        asked: list[tuple[str, Fraction, bool, Expr]] = []
+        required: list[tuple[str, Fraction, bool, Expr]] = []
         for when in (stage.when for stage in declaration.stages):
             found = _threshold(facts, when)
             if when is None or found is None:
                 continue
             of, limit, strictly = found
-            before = next((a for a in asked if a[0] == of and (a[1], a[2]) >= (limit, strictly)), None)
+            before = next((a for a in required if a[0] == of and (a[1], a[2]) >= (limit, strictly)), None)
             if before is not None:
                 yield facts.warn(
                     "stages-out-of-order",
-                    f"this stage of `{name}` asks for no more of `{of}` than one before",
+                    f"this stage of `{name}` requires no more `{of}` than an earlier stage",
                     when.span,
-                    labels=(Label(before[3].span, "asked for already"),),
+                    labels=(Label(before[3].span, "already required here"),),
                     help="put the lower threshold first",
                 )
-            asked.append((of, limit, strictly, when))
+            required.append((of, limit, strictly, when))
 
 
 def _threshold(facts: Facts, when: Expr | None) -> tuple[str, Fraction, bool] | None:
-    """What a condition asks for more of, how much, and whether more than that: of `score >= 0.5`, score, 0.5 and no."""
+    """(name, limit, whether strictly above) of a lower bound: (score, 0.5, False) for `score >= 0.5`."""
     match when:
         case Operation(operator=(">=" | ">") as operator, operands=(Name(text=text), limit)):
             pass

@@ -1,15 +1,16 @@
 """Summing before normalising makes different groups indistinguishable.
 
-Rewards are added up and the sum is normalised, so that groups whose rewards differ get one and the same advantage.
-With two binary rewards and four rollouts GRPO tells 7 groups of advantages apart, and 14 if every reward is
-normalised by itself. GDPO (arXiv:2601.05242), Sec. 2 and Fig. 2-3.
+The rewards are summed and the sum is normalised, so groups with different rewards get the same advantages. With two
+binary rewards and four rollouts GRPO leaves 7 distinct groups of advantages. Normalising each reward first leaves 14.
 
 ```yaml
 components: {correct: {values: [0, 1]}, format: {values: [0, 1]}}
 advantage: grpo
 ```
 
-`advantage: gdpo` keeps them apart; `rewardspec simulate SPEC -g 4 --advantage grpo --advantage gdpo` counts.
+`advantage: gdpo` keeps them distinct; `rewardspec simulate SPEC -g 4 --advantage grpo --advantage gdpo` counts them.
+
+GDPO (arXiv:2601.05242), Sec. 2 and Fig. 2-3.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from rewardspec.spec import check
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.numbers import format_number
 
-MOST_COUNTED = 2000  # groups, over all moments and all values of columns of the group
+MOST_COUNTED = 2000  # groups, over all moments and all values of the group's columns
 
 
 @finding("sum-merges-groups", __doc__, of_spec=True)
@@ -46,7 +47,7 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
         return
     size = next((n for n in (3, 2) if _count(facts, n) <= MOST_LOOKED_AT), None)
     if size is None:
-        facts.leave_out("sum-merges-groups", f"there are over {MOST_LOOKED_AT} groups of 2")
+        facts.leave_out("sum-merges-groups", f"there are more than {MOST_LOOKED_AT} groups of 2")
         return
     other = _under(facts, "decoupled")
     if other is None:
@@ -67,16 +68,19 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
         everywhere = question.complete and len(found) == len(kinds) and len({f[:2] for f in found}) == 1
         yield facts.warn(
             "sum-merges-groups",
-            f"in groups of {size} this tells {own} advantage groups apart"
+            f"summing first leaves {own} distinct advantage groups of size {size}"
             + ("" if everywhere else _at(facts, columns, moment))
-            + f"; normalised one by one the rewards give {apart}",
+            + f"; normalising each reward first leaves {apart}",
             facts.advantage_place(),
-            help="`gdpo` normalises each reward by itself before it sums",
+            help="use `gdpo`, which normalises each reward before it sums",
         )
 
 
 def _is_ordered_bonus(facts: Facts) -> bool:
-    """Whether all but the outcome counts with it alone and is worth less together: then the sum says what is meant."""
+    """Whether all other components count only in right answers and are worth less in total than the outcome.
+
+    Then the order of the sum is the intended order.
+    """
     outcome = facts.outcome
     if outcome is None or outcome.component is None or not outcome.is_binary:
         return False
@@ -92,7 +96,7 @@ def _is_ordered_bonus(facts: Facts) -> bool:
 
 
 def _normalises_a_sum(facts: Facts) -> bool:
-    """Whether a sum of several components is what the group is compared by, and no component is left out."""
+    """Whether the group is compared by a sum of several components, and every component is in such a sum."""
     question = facts.question
     shaped = {c.shaped for c in question.program.components if c.weight.constant != 0}
     sums = [summands(n.args[0], shaped) for n in walk([question.root]) if n.op in REDUCTIONS]
@@ -110,7 +114,7 @@ def _each(points: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _at(facts: Facts, columns: dict[str, Any], moment: dict[str, Fraction]) -> str:
-    """The kind of group, and the moment, that a count is of: ` where `d` is 2, at step 30`."""
+    """The kind of group and the moment of a count: ` where `d` is 2, at step 30`."""
     nodes = {n.attributes[0]: n for n in walk(facts.question.nodes) if n.op == "column"}
     where = []
     for name, value in columns.items():
@@ -130,7 +134,7 @@ def _under(facts: Facts, scheme: str) -> Facts | None:
 
 
 def _distinct(all_advantages: Iterator[list[Any] | None]) -> int | None:
-    """How many advantage groups can be told apart; None where some have no exact value."""
+    """The number of distinct advantage groups; None if some have no exact value."""
     found = set()
     for advantages in all_advantages:
         if advantages is None:

@@ -1,16 +1,17 @@
 """A group without spread is divided by almost nothing.
 
-What stands above a spread is not 0 where the spread is: `x / (std(x) + 1e-9)` of a group in which every `x` is 1
-is 1e9, a step that training does not survive. `zscore` is 0 there, and so is `(x - mean(x)) / (std(x) + 1e-9)`,
-to the last digit: without spread they have none above either. NeMo-RL#4161 is rounding noise times 4000, verl#6348
-another.
+If the numerator is not 0 in a group without spread, the quotient is huge. `x / (std(x) + 1e-9)` is 1e9 in a group in
+which every `x` is 1, and training does not survive such a step. `zscore` is exactly 0 there. So is
+`(x - mean(x)) / (std(x) + 1e-9)`, because its numerator is 0.
 
 ```yaml
 components: {correct: {values: [0, 1]}, style: {range: [0, 1]}}
 advantage: zscore(correct) + style / (std(style) + 1e-9)
 ```
 
-Write `zscore(style)`, or say what a group without spread has: `style / std(style) if std(style) > 0 else 0`.
+Write `zscore(style)`, or give groups without spread a value: `style / std(style) if std(style) > 0 else 0`.
+
+It happened in NeMo-RL#4161 (rounding noise times 4000) and verl#6348.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
                 if at is not None and abs(advantages[at]) >= HUGE:
                     yield facts.warn(
                         "tiny-divisor",
-                        f"without spread {float(above[at]):.3g} is divided by {format_number(added)}: "
+                        f"without spread, {float(above[at]):.3g} is divided by {format_number(added)}: "
                         + table(facts, group, advantages),
                         facts.own_place(node),
-                        help="`zscore` is 0 without spread; or say what is: `... if std(x) > 0 else 0`",
+                        help="use `zscore`, which is 0 without spread, or give a value: `... if std(x) > 0 else 0`",
                     )
                     return
 

@@ -1,19 +1,20 @@
-"""A gate that leaves its siblings paid.
+"""One component is gated on the outcome, another one is not.
 
-One component counts only where the outcome is right; another one, that is no outcome, counts everywhere. A gate
-inside a sum holds back its own term and no other: where the outcome fails, the other component is still paid. It
-happened in OpenEnv#599.
+One component counts only in right answers; another component, which is not the outcome, counts everywhere. A gate
+inside a sum affects only its own term, so wrong answers still get the other reward.
 
 ```yaml
 components:
   correct: {values: [0, 1]}
   length: {range: [0, 1], when: correct >= 1}
-  style: {range: [0, 1]}                         # paid for wrong answers as well
+  style: {range: [0, 1]}                         # rewards wrong answers as well
 advantage: grpo
 ```
 
-Gate it too (`style: {range: [0, 1], when: correct >= 1}`), or say that it is meant:
+Gate it too (`style: {range: [0, 1], when: correct >= 1}`), or give a reason:
 `allow: {ungated-sibling: style counts in wrong answers as well}`.
+
+It happened in OpenEnv#599.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
     for name in paid_besides(facts, outcome):
         yield facts.warn(
             "ungated-sibling",
-            f"`{name}` is paid also where `{outcome.shown}` fails, unlike `{gated[0]}`",
+            f"`{name}` also rewards wrong answers, unlike `{gated[0]}`",
             facts.component_place(name),
-            labels=(Label(facts.component_place(gated[0]), "counts only where it holds"),),
-            help=f"{gate_help(facts, name, outcome)}, or `allow: {{ungated-sibling: why}}`",
+            labels=(Label(facts.component_place(gated[0]), "counts only in right answers"),),
+            help=f"{gate_help(facts, name, outcome)}, or give a reason: `allow: {{ungated-sibling: why}}`",
         )

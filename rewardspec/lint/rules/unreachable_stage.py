@@ -1,7 +1,7 @@
-"""A stage whose conditions, with those of all stages before it, never hold together.
+"""A stage whose condition is never true together with those of the earlier stages.
 
-A stage counts once its own condition and those of all before it hold (PRS, Eq. 14). Where the domains leave no
-value for which they do, it adds nothing, ever. It follows from the formula.
+A stage counts only if its own condition and those of all earlier stages are true (PRS, Eq. 14). If no value of the
+domains satisfies them together, the stage never adds anything.
 
 ```yaml
 signals: {process: {values: [0, 1]}, answer: {values: [0, 1]}, bonus: {values: [0, 1]}}
@@ -10,12 +10,14 @@ components:
     stages:
       - process
       - {add: answer, when: process >= 1}
-      - {add: bonus, when: process < 1}          # process >= 1 is asked for before
+      - {add: bonus, when: process < 1}          # an earlier stage requires process >= 1
 advantage: grpo
 ```
 
-A stage adds to those before it (`{add: bonus, when: answer >= 1}`); what should count instead of them is a
-component of its own.
+A stage adds to the earlier ones (`{add: bonus, when: answer >= 1}`). A reward that replaces them is a separate
+component.
+
+It follows from the formula.
 """
 
 from __future__ import annotations
@@ -52,6 +54,6 @@ def unreachable_stage(facts: Facts) -> Iterator[Diagnostic]:
                     "unreachable-stage",
                     f"no rollout ever reaches this stage of `{name}`",
                     when.span,
-                    note="never true, with what is asked for before",
-                    help="a stage counts only once all stages before it are passed",
+                    note="never true after the earlier stages",
+                    help="write a condition that can be true together with those of the earlier stages",
                 )

@@ -1,9 +1,10 @@
 """A weight that changes nothing.
 
-Doubling the weight leaves every advantage as it was, or changes all of them by one factor that the
-batch's normalisation cancels. A lone reward under GRPO is the usual case. Or nothing reads it:
-`advantage: a + b - mean(a + b)` names components, and a name stands for the value without its weight; `total` is
-the weighted sum.
+Doubling the weight changes no advantage, or multiplies all of them by one factor that the batch's normalisation
+removes. Most often a single reward is normalised by GRPO.
+
+Or the weight is never read. `advantage: a + b - mean(a + b)` names components, and a name is the value without its
+weight; `total` is the weighted sum.
 
 ```yaml
 components:
@@ -11,8 +12,9 @@ components:
 advantage: grpo                                  # (R - mean) / std is the same for 10 R
 ```
 
-Leave it out, or weigh something that is not normalised afterwards (`dr_grpo`). verl#7965 and UniRL#146 are days
-lost on it.
+Remove it, or use a scheme that keeps weights (`dr_grpo`).
+
+It happened in verl#7965 and UniRL#146, and cost days.
 """
 
 from __future__ import annotations
@@ -37,30 +39,29 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
         if not facts.declared.components[name].says("weight") or component.weight.constant == 0:
             continue
         if unread(facts, name):
-            continue  # said of the whole component
+            continue  # `component-unread` covers it
         if not reads_weights(facts.declared):
             yield facts.warn(
                 "weight-without-effect",
                 f"the weight of `{name}` changes no advantage",
                 facts.component_place(name, "weight"),
                 note="never read",
-                labels=(Label(facts.advantage_place(), "a component's name stands for its value without its weight"),),
-                help="write `total`, the weighted sum, or `sum(weights * ..., over=components)`",
+                labels=(Label(facts.advantage_place(), "names are values without weights"),),
+                help="use `total`, the weighted sum, or `sum(weights * ..., over=components)`",
             )
             continue
         old = facts.declared.components[name]
         twice = Operation(old.weight.span, "*", (Number(old.weight.span, Fraction(2)), old.weight))
         negative = component.weight.domain.hi < 0
         if component.weight.constant == -1:
-            continue  # it is a sign, and says so
+            continue  # it is plainly a sign
         if changes_nothing(facts, name, replace(old, weight=twice), "weight-without-effect"):
             yield facts.warn(
                 "weight-without-effect",
-                f"of the weight of `{name}` only the sign changes advantages"
+                f"only the sign of the weight of `{name}` changes advantages"
                 if negative
                 else f"the weight of `{name}` changes no advantage",
                 facts.component_place(name, "weight"),
                 note="cancelled by the normalisation",
-                help=("write -1" if negative else "leave it out")
-                + ", or weigh something that is not normalised afterwards",
+                help=("write -1" if negative else "remove it") + ", or use a scheme that keeps weights: `dr_grpo`",
             )

@@ -1,7 +1,7 @@
-"""A wrong answer can get a larger advantage than a right one.
+"""A wrong answer can outrank a right one.
 
-There is a group in which what is paid besides the outcome outweighs the outcome. That is learnt instead, as long as
-it is easier. It happened in trl#4853, open-r1#360 and prime-rl#3376.
+In some group the other rewards outweigh the outcome, so a wrong answer gets the larger advantage. The policy learns
+those rewards instead, as long as they are easier.
 
 ```yaml
 signals: {tokens: {range: [0, .inf]}}
@@ -11,9 +11,11 @@ components:
 advantage: dr_grpo
 ```
 
-Gate what is paid besides (`when: correct >= 1`), or keep its weights below the outcome's:
-`rewardspec verify SPEC --solve weight:length` finds how far, with
+Gate the other rewards (`when: correct >= 1`), or keep their weights below the outcome's:
+`rewardspec verify SPEC --solve weight:length` finds the limit, with
 `guarantees: {order: right_above_wrong(correct)}`.
+
+It happened in trl#4853, open-r1#360 and prime-rl#3376.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
         return
     yield facts.warn(
         "wrong-above-right",
-        f"a wrong answer can be above a right one: {table(facts, *found)}",
+        f"a wrong answer can outrank a right one: {table(facts, *found)}",
         facts.advantage_place(),
         help=(
-            f"gate what is paid besides `{outcome.shown}`, or lower its weight"
+            f"gate the other rewards with `when: {outcome.condition}`, or lower their weights"
             if any(name not in outcome.reads for name in paid_where_wrong(facts))
-            else "take less off right answers"
+            else "penalise right answers less"
         )
-        + (outcome.how != "guarantee") * f"; `{outcome.guarantee}` is a guarantee that `verify` can prove",
+        + (outcome.how != "guarantee") * f"; `verify` can prove the guarantee `{outcome.guarantee}`",
     )

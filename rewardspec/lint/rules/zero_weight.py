@@ -1,7 +1,6 @@
 """A component with weight 0.
 
-It is measured, shaped and logged, and has no part in the advantage. Where that is meant (a metric to watch), it is
-a signal. It follows from the formula of the weighted sum.
+It is measured and logged, but the weighted sum omits it. If it is only to be logged, it is a signal.
 
 ```yaml
 components:
@@ -10,7 +9,9 @@ components:
 advantage: grpo
 ```
 
-Declare it under `signals:`, or leave it out, or weigh it (`weight: 0.1`).
+Declare it under `signals:`, remove it, or give it a weight (`weight: 0.1`).
+
+It follows from the formula of the weighted sum.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def zero_weight(facts: Facts) -> Iterator[Diagnostic]:
         if component.weight.constant == 0:
             yield facts.warn(
                 "zero-weight",
-                f"`{component.name}` has weight 0: nothing depends on it",
+                f"`{component.name}` has weight 0: the weighted sum omits it",
                 facts.component_place(component.name, "weight"),
-                help="declare it under `signals:`, or leave it out",
+                help="declare it under `signals:`, or remove it",
             )
