@@ -307,7 +307,9 @@ def test_no_false_claim(seed):
             elif diagnostic.code in ("wrong-above-right", "phantom-gradient"):
                 assert exists(parts, scheme, diagnostic.code), text
             elif diagnostic.code == "easy-above-hard":
-                easy, hard = re.match("a rollout with only `(.+)` can outrank one with only `(.+)`:", diagnostic.message).groups()
+                easy, hard = re.match(
+                    "a rollout with only `(.+)` can outrank one with only `(.+)`:", diagnostic.message
+                ).groups()
                 shown, shown_advantages = group_of(diagnostic.message)
                 by_hand = advantages_before_normalisation(parts, scheme, shown)
                 np.testing.assert_allclose(shown_advantages, by_hand, rtol=5e-3, atol=1e-9, err_msg=text)
