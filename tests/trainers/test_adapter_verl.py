@@ -97,6 +97,10 @@ def files(tmp_path_factory):
     return folder
 
 
+# No process for each CPU, most of which would have nothing to do.
+RAY_LEAN = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
+
+
 def main_ppo(folder, *overrides, out="out.jsonl", steps=(1, 2), job=False):
     """Rows that the actor would train on, metrics by step, and what was printed, of a run of two steps of four prompts.
 
@@ -110,8 +114,7 @@ def main_ppo(folder, *overrides, out="out.jsonl", steps=(1, 2), job=False):
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
         "HF_HUB_OFFLINE": "1",
         "RAY_DEDUP_LOGS": "0",
-        "RAY_prestart_worker_first_driver": "0",  # a process for each CPU, most of which would have nothing to do
-        "RAY_enable_worker_prestart": "0",
+        **RAY_LEAN,
     }
     if job:
         variables = {"VERL_USE_EXTERNAL_MODULES": environment["VERL_USE_EXTERNAL_MODULES"]}
@@ -257,32 +260,39 @@ def test_checkpoints_of_a_run_hold_its_fingerprint_and_are_asked_for_it(v1, file
     assert "global_step_1 does not say what spec it was trained under" in v1.said
 
 
-def test_names_that_do_not_fit_end_the_run_with_its_first_batch(files):
-    (files / "wrong.yaml").write_text("rewardspec: 1\ncomponents:\n  corect: {values: [0, 1]}\nadvantage: grpo\n")
-    # the filter looks at groups before there is a batch
-    wrong = "algorithm.rewardspec.spec=wrong.yaml", "algorithm.filter_groups.enable=true"
-    run = main_ppo(files, *wrong, out="wrong.jsonl")
-    assert run.code != 0 and not run.rows
-    assert "nothing measures `corect`, which wrong reads; did you mean `correct`?" in run.said
-    assert "in the first batch compute_score returned `score`, `correct`, `form`, `style`" in run.said
-    assert "the adapter fills in `score`, `tokens`, `truncated`" in run.said
+# What ends a run before it trains: what is raised here ends it, as nothing between here and `main_ppo` catches it
 
 
-def test_a_reward_file_that_workers_cannot_load_ends_the_run_before_models_are_loaded(files):
+def test_a_reward_file_that_workers_cannot_load_ends_the_run_before_models_are_loaded(tmp_path, monkeypatch):
+    import ray
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
     there = "import sys\nif 'default_worker' in sys.argv[0]:\n    import not_installed_there\n"
-    (files / "elsewhere.py").write_text(there + REWARD)
-    run = main_ppo(files, "reward.custom_reward_function.path=FOLDER/elsewhere.py", out="elsewhere.jsonl")
-    assert run.code != 0 and not run.rows
+    (tmp_path / "elsewhere.py").write_text(there + REWARD)
+    config = checked(f"reward.custom_reward_function.path={tmp_path / 'elsewhere.py'}")  # the driver can
+    for name, value in RAY_LEAN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    ray.init(num_cpus=2, include_dashboard=False)
+    try:
+        with pytest.raises(BindingError) as error:
+            PPOTrainerSync(config)
+    finally:
+        ray.shutdown()
     said = r"on [\d.]+: reward\.custom_reward_function\.path=.*elsewhere\.py cannot be loaded: ModuleNotFoundError: "
-    assert re.search(said + "No module named 'not_installed_there'", run.said)
-    assert "RewardLoopWorker" not in run.said  # what verl itself would have loaded it in
+    assert re.search(said + "No module named 'not_installed_there'", str(error.value))
 
 
-def test_a_setting_that_would_have_no_effect_ends_the_run_before_ray_starts(files):
-    run = main_ppo(files, "algorithm.use_kl_in_reward=true", out="kl.jsonl")
-    assert run.code != 0
-    assert "algorithm.use_kl_in_reward=True has no effect under algorithm.adv_estimator=rewardspec" in run.said
-    assert "ray init kwargs" not in run.said and "Started a local Ray" not in run.said
+def test_a_setting_that_would_have_no_effect_ends_the_run_before_ray_starts():
+    import ray
+    import verl.trainer.main_ppo as main
+
+    spec = f"+algorithm.rewardspec.spec={EXAMPLE / 'spec.yaml'}"
+    config = config_of("algorithm.adv_estimator=rewardspec", spec, "algorithm.use_kl_in_reward=true")
+    said = "algorithm.use_kl_in_reward=True has no effect under algorithm.adv_estimator=rewardspec"
+    with pytest.raises(BindingError, match=said):
+        main.run_ppo(config)
+    assert not ray.is_initialized()
 
 
 OTHER = """\
@@ -865,6 +875,21 @@ def test_groups_without_signal_under_the_spec_are_filtered_whatever_their_score(
     monkeypatch.setattr(type(buffer.refill_fn.__self__), "rewardspec", None)  # verl's own test of the score
     buffer._dapo_classification_cache.clear()
     assert buffer._dapo_filtered_keys("train")[0] == {"cancel", "faded"}
+
+
+def test_names_that_do_not_fit_are_an_error_of_the_first_groups(monkeypatch):
+    # the filter looks at groups before there is a batch
+    spec = rewardspec.loads("rewardspec: 1\nname: wrong\ncomponents:\n  corect: {values: [0, 1]}\nadvantage: grpo\n")
+    info = {"score": 1.0, "correct": 1.0, "form": 0.0, "style": 0.5}
+    buffer = filter_of(monkeypatch, spec, [("u_0_0", [1], info, False), ("u_1_0", [1], info, False)])
+    with pytest.raises(BindingError) as error:
+        buffer._dapo_filtered_keys("train")
+    for said in (
+        "nothing measures `corect`, which wrong reads; did you mean `correct`?",
+        "in the first batch compute_score returned `score`, `correct`, `form`, `style`",
+        "the adapter fills in `score`, `tokens`, `truncated`",
+    ):
+        assert said in str(error.value)
 
 
 @pytest.mark.parametrize(
