@@ -3,14 +3,13 @@
 import json
 import random
 import re
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands_in_process import run
 from places import FUZZ, SPECS
 from reference import formulas as ref
 from test_cases import CASE
@@ -968,12 +967,6 @@ def test_work_on_the_largest_spec_is_bounded(scheme, gate):
 
 
 # What people and programs see
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True
-    )
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from commands_in_process import run
 from places import ROOT
 from ruamel.yaml import YAML
 
@@ -21,12 +22,6 @@ advantage: gdqo
 """
 
 
-def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True, cwd=cwd
-    )
-
-
 @pytest.fixture
 def broken(tmp_path):
     path = tmp_path / "broken.yaml"
@@ -35,15 +30,29 @@ def broken(tmp_path):
 
 
 @pytest.mark.slow
-def test_check_of_right_specs_is_clean():
-    done = run("check", *sorted(SPECS.glob("*.yaml")))
-    assert done.returncode == 0
-    assert "0 errors" in done.stdout
+def test_a_process_prints_and_ends_as_in_the_tests(broken):
+    for arguments, status in ((["check", SPECS / "math.yaml"], 0), (["explain", broken], 1), (["frobnicate"], 2)):
+        command = [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)]
+        done, here = subprocess.run(command, capture_output=True, text=True), run(*arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (status, here.stdout, here.stderr)
+        assert here.returncode == status
 
 
 @pytest.mark.slow
-def test_check_takes_folders():
-    assert run("check", SPECS).returncode == 0
+def test_check_of_right_specs_is_clean():
+    done = run("check", SPECS)
+    assert done.returncode == 0
+    assert f"{len([*SPECS.glob('*.yaml')])} specs checked: 0 errors" in done.stdout
+
+
+@pytest.mark.slow
+def test_check_takes_files_and_folders(tmp_path):
+    files = [SPECS / "math.yaml", SPECS / "tool_calling.yaml"]
+    for path in files:
+        (tmp_path / path.name).write_text(path.read_text())
+    for given in (files, [tmp_path]):
+        done = run("check", *given)
+        assert done.returncode == 0 and "2 specs checked: 0 errors" in done.stdout
 
 
 @pytest.mark.slow

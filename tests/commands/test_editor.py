@@ -3,12 +3,11 @@
 import json
 import random
 import re
-import subprocess
-import sys
 from itertools import combinations
 
 import jsonschema
 import pytest
+from commands_in_process import run
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from places import CASES, FUZZ, SPECS
@@ -615,12 +614,6 @@ def test_diff_command_on_a_log(tmp_path):
 
 
 # The commands
-
-
-def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True, cwd=cwd
-    )
 
 
 @pytest.mark.slow

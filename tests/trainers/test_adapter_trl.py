@@ -1,6 +1,7 @@
 """Specs inside TRL's own trainers, which really train a tiny model for some steps."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -825,8 +826,7 @@ def test_environment_variables_of_the_hook(monkeypatch):
 def prepared(tmp_path_factory):
     """What the example's `prepare.py` writes."""
     folder = tmp_path_factory.mktemp("prepared")
-    command = [sys.executable, str(ROOT / "examples" / "trl" / "prepare.py"), str(folder)]
-    subprocess.run(command, env=environment(), check=True)
+    runpy.run_path(str(ROOT / "examples" / "trl" / "prepare.py"))["main"](folder)
     return folder
 
 
@@ -852,7 +852,10 @@ def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, prepared, h
         config = config.replace("env:\n", "env:\n  REWARDSPEC_ALLOW_PYTHON: rewards\n")
     (tmp_path / "run.yaml").write_text(config)
     (tmp_path / "rewards.py").write_text((example / "rewards.py").read_text())
-    command = [str(Path(sys.executable).parent / "trl"), "grpo", "--config", "run.yaml", "--max_steps", "2"]
+    # the launcher is the same whatever it launches, so one run has it, and the others are what it launches
+    grpo = [str(Path(sys.executable).parent / "trl"), "grpo"]
+    grpo = grpo if hook == "variable" else [sys.executable, "-m", "trl.scripts.grpo"]
+    command = [*grpo, "--config", "run.yaml", "--max_steps", "2"]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     for name in ("rewardspec/share/brief", "rewardspec/raw/correct", "rewardspec/weight/brief"):

@@ -4,10 +4,10 @@ import itertools
 import runpy
 import shlex
 import subprocess
-import sys
 
 import pytest
 import torch
+from commands_in_process import run
 from places import SPECS
 
 import rewardspec
@@ -59,12 +59,6 @@ def test_module_gives_what_the_spec_gives(tmp_path):
     module = load_module(embedded(spec, "verl")["advantage.py"], "<module>")
     columns = {"correct": [1, 0, 1, 0], "tokens": [10, 10, 9000, 9000]}
     assert torch.equal(module.advantages(columns, 2).advantages, rewardspec.compile(spec)(columns, 2).advantages)
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True
-    )
 
 
 def test_compile_command_with_a_target(tmp_path):

@@ -1,11 +1,10 @@
 """Reward tokens: drawn, put into prompts, and given to trajectories (`rewardspec label`)."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands_in_process import run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -237,12 +236,6 @@ def test_bad_lines_are_all_reported_with_their_numbers():
 def test_no_line_breaks_it(value):
     found, tally = labelled(rewardspec.load(RC_GRPO), value)
     assert len(found) + len(tally.bad) == 1
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True
-    )
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from commands_in_process import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import FUZZ, SPECS
@@ -292,12 +293,6 @@ def test_log_with_values_that_the_spec_does_not_allow(tmp_path):
 
 
 # The command
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True
-    )
 
 
 @pytest.mark.slow

@@ -2,13 +2,12 @@
 
 import json
 import math
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
+from commands_in_process import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import FUZZ, SPECS
@@ -306,12 +305,6 @@ def test_ready_made_guarantees_are_for_guarantees_only():
     with pytest.raises(rewardspec.SpecError, match="`advantage` can be used in `guarantees:` only") as error:
         rewardspec.loads("rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: within(3)\n")
     assert error.value.diagnostics[0].span.source.name == "<spec>"
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "rewardspec.cli", *map(str, arguments)], capture_output=True, text=True
-    )
 
 
 @pytest.mark.slow
