@@ -1,31 +1,22 @@
-"""Expression text to syntax tree."""
+"""Expression text to syntax tree, as `grammar/expr.lark` has it: read by descent, without recursion but in brackets."""
 
 from __future__ import annotations
 
-import re
-import threading
 from collections.abc import Callable
-from fractions import Fraction
-from functools import cache
-from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
-from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
-
-from rewardspec.resources import resource
 from rewardspec.syntax.foreign import way_out_at
+from rewardspec.syntax.tokens import END, KEYWORDS, NAME, Token, Unlexed, number, tokens
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
 from rewardspec.text.diagnostics import Report, shorten
 from rewardspec.text.source import Source, Span
+
+__all__ = ["KEYWORDS", "NAME", "number", "parse_expression", "parse_signature", "read"]
 
 MOST_TOKENS = 1000
 DEEPEST = 100
 LONGEST_NUMBER = 40
 LARGEST_EXPONENT = 300
-
-KEYWORDS = frozenset({"if", "else", "and", "or", "not"})
-NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z", re.ASCII)
 
 _WAYS_OUT = {
     "=": "a comparison is written `==`",
@@ -54,16 +45,11 @@ class _Rejected(Exception):
         self.code, self.message, self.span, self.help = code, message, span, help
 
 
-@cache
-def _parser() -> Lark:
-    return Lark(
-        resource("grammar/expr.lark").read_text(encoding="utf-8"),
-        parser="lalr",
-        start=["start", "signature"],
-        keep_all_tokens=True,
-        maybe_placeholders=False,
-        transformer=_Builder(),  # inside the parse: a transformer run afterwards recurses as deep as the tree
-    )
+class _Unexpected(Exception):
+    """A token that cannot stand where it stands."""
+
+    def __init__(self, token: Token):
+        self.token = token
 
 
 def parse_expression(text: str, at: Callable[[int, int], Span], report: Report) -> Expr | None:
@@ -101,21 +87,15 @@ def read(source: Source, report: Report) -> Expr | None:
 def _parse(
     text: str, at: Callable[[int, int], Span], report: Report, start: Literal["start", "signature"]
 ) -> Expr | Signature | None:
-    end_of_text = len(text.rstrip())
     try:
-        for count, token in enumerate(_parser().lex(text)):
-            if count == MOST_TOKENS:
-                raise _Rejected("too-large", f"an expression of over {MOST_TOKENS} words and signs", at(0, end_of_text))
-            if token.type == "NUMBER":
-                _check_number(token, at)
-        _place.at = at
-        made: Any = _parser().parse(text, start=start)  # what `_Builder` makes; lark says that it gives trees
-        tree: Expr | Signature = made[0]
-        return tree
+        reader = _Reader(_checked(text, at), at)
+        found: Expr | Signature = reader.expression()[0] if start == "start" else reader.signature()
+        reader.take(END)
+        return found
     except _Rejected as error:
         report.error(error.code, error.message, error.span, help=error.help)
-    except UnexpectedCharacters as error:
-        where = error.pos_in_stream or 0
+    except Unlexed as error:
+        where = error.at
         char = text[where]
         report.error(
             "syntax",
@@ -123,27 +103,31 @@ def _parse(
             at(where, where + 1),
             help=way_out_at(text, where) or _WAYS_OUT.get(char),
         )
-    except UnexpectedEOF:
-        _ends_early(text, at, report)
-    except UnexpectedToken as error:
+    except _Unexpected as error:
         token = error.token
-        if token.type == "$END":
+        if token.kind == END:
             _ends_early(text, at, report)
         else:
-            start_pos, end_pos = _ends(token)
             report.error(
                 "syntax",
-                f"unexpected `{shorten(str(token))}`",
-                at(start_pos, end_pos),
-                help=way_out_at(text, start_pos) or _token_help(text, token),
+                f"unexpected `{shorten(token.text)}`",
+                at(token.start, token.end),
+                help=way_out_at(text, token.start) or _token_help(text, token),
             )
     return None
 
 
-def _ends(token: Token) -> tuple[int, int]:
-    """The first character of a token, and the one after its last."""
-    assert token.start_pos is not None and token.end_pos is not None, "lark places every token of a text"
-    return token.start_pos, token.end_pos
+def _checked(text: str, at: Callable[[int, int], Span]) -> list[Token]:
+    """The tokens of a text, which are not too many, nor numbers too long."""
+    found: list[Token] = []
+    for token in tokens(text):
+        if len(found) == MOST_TOKENS and token.kind != END:
+            said = f"an expression of over {MOST_TOKENS} words and signs"
+            raise _Rejected("too-large", said, at(0, len(text.rstrip())))
+        if token.kind == "NUMBER":
+            _check_number(token, at)
+        found.append(token)
+    return found
 
 
 def _ends_early(text: str, at: Callable[[int, int], Span], report: Report) -> None:
@@ -161,79 +145,137 @@ def _ends_early(text: str, at: Callable[[int, int], Span], report: Report) -> No
 
 
 def _token_help(text: str, token: Token) -> str | None:
-    start, _ = _ends(token)
-    if token == "=" or text[start : start + 1] == "=":
+    start = token.start
+    if text[start : start + 1] == "=":
         return _WAYS_OUT["="]
-    if token == "else":
+    if token.text == "else":
         return "write `a if condition else b`"
-    if token == "if":
+    if token.text == "if":
         return "`if` stands after its value: `a if condition else b`"
-    if token == ")":
+    if token.text == ")":
         return "there is no `(` to close" if text.count("(") < text.count(")") else None
-    if token == "," and "(" not in text[:start]:
+    if token.text == "," and "(" not in text[:start]:
         return "commas stand only between the arguments of a function"
     before = text[:start].rstrip()
-    if token.type in ("NAME", "NUMBER") and before and (before[-1].isalnum() or before[-1] in "_)"):
+    if token.kind in ("NAME", "NUMBER") and before and (before[-1].isalnum() or before[-1] in "_)"):
         return "an operator is missing before it"
     return None
 
 
 def _check_number(token: Token, at: Callable[[int, int], Span]) -> None:
-    span = at(*_ends(token))
-    if len(token) > LONGEST_NUMBER:
+    span = at(token.start, token.end)
+    if len(token.text) > LONGEST_NUMBER:
         raise _Rejected("too-large", f"a number of over {LONGEST_NUMBER} characters", span)
-    _, _, exponent = token.lower().partition("e")
+    _, _, exponent = token.text.lower().partition("e")
     if exponent and abs(int(exponent)) > LARGEST_EXPONENT:
-        raise _Rejected("too-large", f"`{token}` is out of range", span, "exponents go from -300 to 300")
+        raise _Rejected("too-large", f"`{token.text}` is out of range", span, "exponents go from -300 to 300")
 
 
-def number(token: str) -> Fraction | float:
-    """The exact value of a number as it is written."""
-    return inf if token == ".inf" else Fraction(token if token[0] != "." else "0" + token)
+Part = tuple[Any, int, int, int]  # an expression (or a keyword argument), its ends, its depth
+Run = list[Any]  # parts, and the texts of the operators between them
+
+_LEVELS = {"or": 1, "and": 2, "COMPARE": 4, "ADD": 5, "MULTIPLY": 6}  # how tightly an operator binds
+_NOT = 3
 
 
-_place = threading.local()  # `at` of the parse that is running in this thread
+class _Reader:
+    """Tokens read one after another; each method takes what it is named after.
 
+    Runs of operators and signs are no recursion: only what is in brackets is.
+    """
 
-Part = tuple[Any, int, int, int]  # an expression (or a keyword or parameter with its name), its ends, its depth
-Children = list[Any]  # parts and tokens, in the order of the grammar's rule
-
-
-class _Builder(Transformer[Token, Any]):
-    """Bottom-up: each method gets what its parts came to, `(expr, start, end, depth)` or tokens."""
+    def __init__(self, found: list[Token], at: Callable[[int, int], Span]):
+        self.found, self.at = found, at
+        self.place = self.brackets = 0
 
     @property
-    def at(self) -> Callable[[int, int], Span]:
-        at: Callable[[int, int], Span] = _place.at
-        return at
+    def next(self) -> Token:
+        return self.found[self.place]
 
-    def _made(self, kind: type[Expr], start: int, end: int, parts: list[Part], *fields: object) -> Part:
-        depth = 1 + max((part[3] for part in parts), default=0)
-        if depth > DEEPEST:
-            raise _Rejected("too-deep", f"an expression nested more than {DEEPEST} deep", self.at(start, end))
-        return kind(self.at(start, end), *fields), start, end, depth
+    def take(self, kind: str) -> Token:
+        """The next token, which has to be of this kind."""
+        token = self.found[self.place]
+        if token.kind != kind:
+            raise _Unexpected(token)
+        self.place += 1
+        return token
 
-    def number(self, children: Children) -> Part:
-        (token,) = children
-        return self._made(Number, token.start_pos, token.end_pos, [], number(token))
+    def expression(self) -> Part:
+        """`a if b else c if d else e`, from the right."""
+        found = [self.operators()]
+        while self.next.kind == "if":
+            self.take("if")
+            found.append(self.operators())
+            self.take("else")
+            found.append(self.operators())
+        made = found.pop()
+        while found:
+            condition, then = found.pop(), found.pop()
+            parts = [condition, then, made]
+            made = self.made(If, then[1], made[2], parts, condition[0], then[0], made[0])
+        return made
 
-    def name(self, children: Children) -> Part:
-        (token,) = children
-        return self._made(Name, token.start_pos, token.end_pos, [], str(token))
+    def operators(self) -> Part:
+        """`a or not b < c + d * e`: the runs of operators that are begun, ever tighter ones."""
+        begun: list[tuple[int, Run]] = []
+        while True:
+            while self.next.kind == "not" and (not begun or begun[-1][0] <= _NOT):
+                begun.append((_NOT, [self.take("not")]))
+            part = self.factor()
+            level = _LEVELS.get(self.next.kind, 0)
+            while begun and begun[-1][0] > level:
+                ended, run = begun.pop()
+                part = self.run(ended, [*run, part])
+            if not level:
+                return part
+            operator = self.take(self.next.kind).text
+            if begun and begun[-1][0] == level:
+                begun[-1][1].extend([part, operator])
+            else:
+                begun.append((level, [part, operator]))
 
-    def parenthesised(self, children: Children) -> Part:
-        opening, (expr, _, _, depth), closing = children
-        return expr, opening.start_pos, closing.end_pos, depth
+    def factor(self) -> Part:
+        """`-a ** -b ** c`, from the right."""
+        found: list[tuple[list[Token], Part]] = []
+        while not found or self.next.kind == "**":
+            if found:
+                self.take("**")
+            signs = []
+            while self.next.kind == "ADD":
+                signs.append(self.take("ADD"))
+            found.append((signs, self.atom()))
+        made: Part | None = None
+        for signs, part in reversed(found):
+            made = part if made is None else self.chain([part, "**", made])
+            for sign in reversed(signs):
+                made = self.signed(sign, made)
+        assert made is not None
+        return made
 
-    def keyword(self, children: Children) -> Part:
-        name, _, (value, _, end, depth) = children
-        key = Name(self.at(name.start_pos, name.end_pos), str(name))
-        return (key, value), name.start_pos, end, depth
+    def atom(self) -> Part:
+        """A number, a name, a call, or what is in brackets."""
+        token = self.next
+        if token.kind == "NUMBER":
+            self.take("NUMBER")
+            return self.made(Number, token.start, token.end, [], number(token.text))
+        if token.kind == "NAME":
+            self.take("NAME")
+            return (
+                self.call(token) if self.next.kind == "(" else self.made(Name, token.start, token.end, [], token.text)
+            )
+        self.open()
+        expr, _, _, depth = self.expression()
+        return expr, token.start, self.close(), depth
 
-    def call(self, children: Children) -> Part:
-        name, closing = children[0], children[-1]
-        parts = [child for child in children if not isinstance(child, Token)]
-        function = Name(self.at(name.start_pos, name.end_pos), str(name))
+    def call(self, name: Token) -> Part:
+        self.open()
+        parts = []
+        while self.next.kind != ")":
+            parts.append(self.argument())
+            if self.next.kind != ")":
+                self.take(",")
+        end = self.close()
+        function = Name(self.at(name.start, name.end), name.text)
         keywords = tuple(part[0] for part in parts if isinstance(part[0], tuple))
         arguments = tuple(part[0] for part in parts if not isinstance(part[0], tuple))
         seen_keyword = False
@@ -242,73 +284,104 @@ class _Builder(Transformer[Token, Any]):
                 seen_keyword = True
             elif seen_keyword:
                 raise _Rejected("syntax", "an argument without a name after one with a name", part[0].span)
-        return self._made(Call, name.start_pos, closing.end_pos, parts, function, arguments, keywords)
+        return self.made(Call, name.start, end, parts, function, arguments, keywords)
 
-    def _chain(self, children: Children) -> Part:
+    def argument(self) -> Part:
+        """`x`, or `name=x`."""
+        name = self.next
+        if name.kind != "NAME" or self.found[self.place + 1].kind != "=":
+            return self.expression()
+        self.take("NAME")
+        self.take("=")
+        value, _, end, depth = self.expression()
+        return (Name(self.at(name.start, name.end), name.text), value), name.start, end, depth
+
+    def signature(self) -> Signature:
+        """`name(x, y=1)`."""
+        name = self.take("NAME")
+        self.open()
+        parameters: list[tuple[str, Expr | None]] = []
+        while parameters or self.next.kind != ")":
+            parameter = self.take("NAME").text
+            default = None
+            if self.next.kind == "=":
+                self.take("=")
+                default = self.expression()[0]
+            parameters.append((parameter, default))
+            if self.next.kind == ")":
+                break
+            self.take(",")
+        span = self.at(name.start, self.close())
+        names = [parameter for parameter, _ in parameters]
+        twice = {n for n in names if names.count(n) > 1}
+        if twice:
+            raise _Rejected("duplicate-parameter", f"parameter `{min(twice)}` stands twice", span)
+        return Signature(span, name.text, tuple(parameters))
+
+    def open(self) -> None:
+        token = self.take("(")
+        self.brackets += 1
+        if self.brackets > DEEPEST:
+            self.too_deep(token.start, token.end)
+
+    def close(self) -> int:
+        """Where the bracket ends."""
+        self.brackets -= 1
+        return self.take(")").end
+
+    def made(self, kind: type[Expr], start: int, end: int, parts: list[Part], *fields: object) -> Part:
+        depth = 1 + max((part[3] for part in parts), default=0)
+        if depth > DEEPEST:
+            self.too_deep(start, end)
+        return kind(self.at(start, end), *fields), start, end, depth
+
+    def too_deep(self, start: int, end: int) -> NoReturn:
+        raise _Rejected("too-deep", f"an expression nested more than {DEEPEST} deep", self.at(start, end))
+
+    def run(self, level: int, run: Run) -> Part:
+        """Operands and operators of one level."""
+        if level == _NOT:
+            word, part = run
+            return self.made(Operation, word.start, part[2], [part], "not", (part[0],))
+        if level < _NOT:
+            return self.flat(run)
+        return self.comparison(run) if level == _LEVELS["COMPARE"] else self.chain(run)
+
+    def chain(self, run: Run) -> Part:
         """`a - b + c` from the left: one flat node for a run of one operator."""
-        result: Part = children[0]
-        for i in range(1, len(children), 2):
-            operator, part = str(children[i]), children[i + 1]
+        result: Part = run[0]
+        for operator, part in zip(run[1::2], run[2::2], strict=True):
             expr, start, _, _ = result
             if isinstance(expr, Operation) and expr.operator == operator and operator in "+*":
                 depth = max(result[3], part[3] + 1)
                 merged = Operation(self.at(start, part[2]), operator, (*expr.operands, part[0]))
                 result = merged, start, part[2], depth
             else:
-                result = self._made(Operation, start, part[2], [result, part], operator, (expr, part[0]))
+                result = self.made(Operation, start, part[2], [result, part], operator, (expr, part[0]))
         return result
 
-    sum = product = power = _chain
-
-    def _flat(self, children: Children) -> Part:
+    def flat(self, run: Run) -> Part:
         """`a and b and c`, one node, also where parentheses hold some of it together."""
-        parts, operator = children[::2], str(children[1])
+        parts, operator = run[::2], run[1]
         operands: list[Expr] = []
         for expr, *_ in parts:
             same = isinstance(expr, Operation) and expr.operator == operator
             operands += expr.operands if same else (expr,)
-        return self._made(Operation, parts[0][1], parts[-1][2], parts, operator, tuple(operands))
+        return self.made(Operation, parts[0][1], parts[-1][2], parts, operator, tuple(operands))
 
-    disjunction = conjunction = _flat
-
-    def comparison(self, children: Children) -> Part:
+    def comparison(self, run: Run) -> Part:
         """`a < b <= c` is `a < b and b <= c`."""
         links = [
-            self._made(Operation, left[1], right[2], [left, right], str(operator), (left[0], right[0]))
-            for left, operator, right in zip(children[::2], children[1::2], children[2::2], strict=False)
+            self.made(Operation, left[1], right[2], [left, right], operator, (left[0], right[0]))
+            for left, operator, right in zip(run[::2], run[1::2], run[2::2], strict=False)
         ]
         if len(links) == 1:
             return links[0]
-        return self._made(Operation, links[0][1], links[-1][2], links, "and", tuple(link[0] for link in links))
+        return self.made(Operation, links[0][1], links[-1][2], links, "and", tuple(link[0] for link in links))
 
-    def negation(self, children: Children) -> Part:
-        word, part = children
-        return self._made(Operation, word.start_pos, part[2], [part], "not", (part[0],))
-
-    def factor(self, children: Children) -> Part:
-        sign, part = children
-        if sign == "+":
-            return part[0], sign.start_pos, part[2], part[3]
+    def signed(self, sign: Token, part: Part) -> Part:
+        if sign.text == "+":
+            return part[0], sign.start, part[2], part[3]
         if isinstance(part[0], Number):
-            return self._made(Number, sign.start_pos, part[2], [], -part[0].value)
-        return self._made(Operation, sign.start_pos, part[2], [part], "neg", (part[0],))
-
-    def ternary(self, children: Children) -> Part:
-        then, _, condition, _, otherwise = children
-        parts = [condition, then, otherwise]
-        return self._made(If, then[1], otherwise[2], parts, condition[0], then[0], otherwise[0])
-
-    def parameter(self, children: Children) -> Part:
-        name = children[0]
-        default = children[2][0] if len(children) > 1 else None
-        return (str(name), default), name.start_pos, 0, 0
-
-    def signature(self, children: Children) -> tuple[Signature]:
-        name, closing = children[0], children[-1]
-        parameters = tuple(child[0] for child in children if not isinstance(child, Token))
-        span = self.at(name.start_pos, closing.end_pos)
-        names = [parameter for parameter, _ in parameters]
-        twice = {n for n in names if names.count(n) > 1}
-        if twice:
-            raise _Rejected("duplicate-parameter", f"parameter `{min(twice)}` stands twice", span)
-        return (Signature(span, str(name), parameters),)
+            return self.made(Number, sign.start, part[2], [], -part[0].value)
+        return self.made(Operation, sign.start, part[2], [part], "neg", (part[0],))

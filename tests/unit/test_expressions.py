@@ -280,7 +280,16 @@ def test_half_an_expression_is_an_error_inside_it(expr, data):
     assert found.render()
 
 
+def test_words_are_not_read_in_parts():
+    assert error("a orb").span.text == "orb"
+    assert error("1 ifx else 2").span.text == "ifx"
+    assert tree("1if x else 2")
+
+
 def test_limits_are_where_they_are_said_to_be():
+    assert tree("(" * 100 + "a" + ")" * 100)
+    assert error("(" * 101 + "a" + ")" * 101).code == "too-deep"
+    assert tree("+" * 998 + "a")
     assert tree("-" * 99 + "a")
     assert error("-" * 100 + "a").code == "too-deep"
     assert tree(" + ".join(["a"] * 500))  # 999 words and signs
