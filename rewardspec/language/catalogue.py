@@ -35,7 +35,7 @@ def catalogue() -> list[Entry]:
     return [
         *(Entry("scheme", d.name, _comment(d)) for d in schemes),
         *(Entry("definition", d.signature.span.text, _comment(d)) for d in parts),
-        *(Entry("function", function.signature(name), function.about) for name, function in FUNCTIONS.items()),
+        *(Entry("function", f.signature(name), f"{f.about}: {f.example}") for name, f in FUNCTIONS.items()),
         *(Entry("reward", found.signature, found.about) for found in all_rewards()),
         *(Entry("dialect", name, _said(resource(f"specs/dialects/{name}.yaml"))) for name in dialects()),
         *(Entry("spec", path.relative_to(resource("specs")).as_posix(), _said(path)) for path in shipped_specs()),

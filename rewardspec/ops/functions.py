@@ -1,6 +1,6 @@
-"""Functions of single values, and all that can be called beside definitions.
+"""Functions of single values, and the table of all functions that are not definitions.
 
-Adding a function is adding one declaration here. What a call comes to is in `lower/calls.py`.
+A new function is one declaration here. `lower/calls.py` turns calls into nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["FUNCTIONS", "Function"]
 
 
 def real_function(name: str, by_float: Callable[[float], float], at_zero: int | Fraction) -> Callable[[Any], Any]:
-    """The exact rule of a transcendental function: a rational at 0 only, and nobody tries where it may be 0."""
+    """The exact rule of a transcendental function: `at_zero` at 0, the only rational with a rational value."""
 
     def exact(a: Any) -> Any:
         if isinstance(a, float):
@@ -34,7 +34,7 @@ def real_function(name: str, by_float: Callable[[float], float], at_zero: int | 
 declare(
     Elementwise(
         name="abs",
-        function=of_one("magnitude"),
+        function=of_one("magnitude", "abs([-2, 3]) = [2, 3]"),
         exact=lambda a: abs(a),
         domain=ranges.magnitude,
         enclosure=lambda a: abs(a),
@@ -51,7 +51,7 @@ def _sigmoid(x: float) -> float:
 declare(
     Elementwise(
         name="sigmoid",
-        function=of_one("1 / (1 + exp(-x))"),
+        function=of_one("1 / (1 + exp(-x))", "sigmoid([0, 2]) = [0.5, 0.8808]"),
         exact=real_function("sigmoid", _sigmoid, Fraction(1, 2)),
         domain=ranges.image(_sigmoid, Fraction(0), Fraction(1)),
         enclosure=lambda a: 1 / (1 + (-a).exp()),
@@ -63,7 +63,7 @@ declare(
 declare(
     Elementwise(
         name="tanh",
-        function=of_one("hyperbolic tangent"),
+        function=of_one("hyperbolic tangent", "tanh([0, 1]) = [0, 0.7616]"),
         exact=real_function("tanh", math.tanh, 0),
         domain=ranges.image(math.tanh, Fraction(-1), Fraction(1)),
         enclosure=lambda a: a.tanh(),
@@ -81,7 +81,7 @@ def _exp(x: float) -> float:
 declare(
     Elementwise(
         name="exp",
-        function=of_one("e to the power of x"),
+        function=of_one("e to the power of x", "exp([0, 1]) = [1, 2.7183]"),
         exact=real_function("exp", _exp, 1),
         domain=ranges.image(_exp, Fraction(0), inf),
         enclosure=lambda a: a.exp(),
@@ -105,7 +105,7 @@ def _log(a: Any) -> Any:
 declare(
     Elementwise(
         name="log",
-        function=of_one("natural logarithm; an error at 0 or less"),
+        function=of_one("natural logarithm; an error at 0 or less", "log([1, 10]) = [0, 2.3026]"),
         exact=_log,
         domain=ranges.image(lambda x: math.log(x) if x > 0 else -inf, -inf, inf),
         undefined=Undefined(
@@ -132,7 +132,7 @@ def _sqrt(a: Any) -> Any:
 declare(
     Elementwise(
         name="sqrt",
-        function=of_one("square root; an error below 0"),
+        function=of_one("square root; an error below 0", "sqrt([0, 2]) = [0, 1.4142]"),
         exact=_sqrt,
         domain=ranges.image(lambda x: math.sqrt(x) if x > 0 else 0.0, Fraction(0), inf),
         undefined=Undefined(
@@ -149,7 +149,7 @@ declare(
 declare(
     Elementwise(
         name="cos",
-        function=of_one("cosine of an angle in radians"),
+        function=of_one("cosine of an angle in radians", "cos([0, 1]) = [1, 0.5403]"),
         exact=real_function("cos", math.cos, 1),
         domain=lambda a: interval(Fraction(-1), Fraction(1)),
         enclosure=lambda a: a.cos(),
@@ -161,7 +161,7 @@ declare(
 declare(
     Elementwise(
         name="floor",
-        function=of_one("the whole number at or below"),
+        function=of_one("the largest whole number that is at most x", "floor([-1.5, 2.7]) = [-2, 2]"),
         exact=lambda a: Fraction(math.floor(a) if isinstance(a, Fraction | float) else reals.floor(a)),
         domain=ranges.stepwise(math.floor),
         torch="torch.floor({})",
@@ -180,7 +180,7 @@ def _round(a: Any) -> Fraction:
 declare(
     Elementwise(
         name="round",
-        function=of_one("the nearest whole number, halves to the even one"),
+        function=of_one("the nearest whole number; halves go to the even one", "round([0.5, 1.5, -2.6]) = [0, 2, -3]"),
         exact=_round,
         domain=ranges.stepwise(round),
         torch="torch.round({})",
@@ -189,7 +189,7 @@ declare(
 declare(
     Elementwise(
         name="sign",
-        function=of_one("-1, 0 or 1"),
+        function=of_one("-1, 0 or 1", "sign([-3, 0, 2]) = [-1, 0, 1]"),
         exact=lambda a: Fraction((a > 0) - (a < 0)),
         domain=ranges.sign,
         torch="torch.sign({})",
@@ -198,7 +198,9 @@ declare(
 )
 
 
-# Beside operators --------------------------------------------------------------------------------
+# Functions that are not operators --------------------------------------------------------------------------------
 
-FUNCTIONS["clip"] = Function(("x", "low", "high"), 3, about="min(max(x, low), high)")
-FUNCTIONS["raw"] = Function(("name",), 1, about="a column as it was measured")
+FUNCTIONS["clip"] = Function(
+    ("x", "low", "high"), 3, about="min(max(x, low), high)", example="clip([-1, 0.5, 3], 0, 1) = [0, 0.5, 1]"
+)
+FUNCTIONS["raw"] = Function(("name",), 1, about="a column as it was measured", example="raw([1, 3]) = [1, 3]")

@@ -45,7 +45,9 @@ class Function:
     """How the language calls an operator.
 
     parameters: names of the arguments; the first `required` must be given. rest: any number may follow.
-    about: what `rewardspec list` and the editor say of it.
+    about: one line for `rewardspec list` and the editor.
+    example: a call and its value, which a test runs: `std([0, 1 | 1, 3]) = [0.7071, 1.4142]`. In `[ ]` are a value for
+    each rollout, with `|` between groups; after `=` a value for each rollout, or one for each group.
     """
 
     parameters: tuple[str, ...]
@@ -53,6 +55,7 @@ class Function:
     keywords: tuple[str, ...] = ()
     rest: bool = False
     about: str = ""
+    example: str = ""
 
     def signature(self, name: str) -> str:
         parts = [p if i < self.required else f"{p}=..." for i, p in enumerate(self.parameters)]
@@ -60,9 +63,9 @@ class Function:
         return f"{name}({', '.join(parts)})"
 
 
-def of_one(about: str) -> Function:
+def of_one(about: str, example: str = "") -> Function:
     """A function of one value."""
-    return Function(("x",), 1, about=about)
+    return Function(("x",), 1, about=about, example=example)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""Reductions: many values of one axis to one. Their torch kernels are in `emit/runtime/statistics.py`.
+"""Reductions over a group or the batch: `std([0, 1 | 1, 3]) = [0.7071, 1.4142]`.
 
-The exact rules take the present, selected values of one group (or of the batch) as a list.
+The exact rules take a list of the present, selected values of one group, or of the batch. The torch kernels are in
+`emit/runtime/statistics.py`.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ ZERO = Fraction(0)
 REDUCED_BY = ("over", "where", "by")  # keywords of every reduction
 
 
-def _function(about: str, *parameters: str, keywords: tuple[str, ...] = (), rest: bool = False) -> Function:
-    return Function(("x", *parameters), 1 + len(parameters), (*REDUCED_BY, *keywords), rest=rest, about=about)
+def _function(
+    about: str, example: str, *parameters: str, keywords: tuple[str, ...] = (), rest: bool = False
+) -> Function:
+    return Function(("x", *parameters), 1 + len(parameters), (*REDUCED_BY, *keywords), rest, about, example)
 
 
 def _reduction(
-    name: str, domain: Callable[[Domain, bool], Domain], **said: Any
+    name: str, domain: Callable[[Domain, bool], Domain], **rest: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def with_rule(exact: Callable[..., Any]) -> Callable[..., Any]:
-        declare(Reduction(name=name, exact=exact, domain=domain, **said))
+        declare(Reduction(name=name, exact=exact, domain=domain, **rest))
         return exact
 
     return with_rule
@@ -66,20 +69,22 @@ def _total(values: Sequence[Any]) -> Any:
             total = total if isinstance(total, Real | float) else bounded(total)
         except TooClose:
             raise
-        except Inexact:  # too large to write out
+        except Inexact:  # too large to keep exactly
             total = real("+", total, value)
     return total
 
 
 def _are_one(values: Sequence[Any]) -> bool:
-    """Whether all are the same, as far as a look at them shows."""
+    """Whether all are one object or equal Fractions: a cheap test that equal numbers may fail."""
     return all(v is values[0] or (isinstance(v, Fraction) and v == values[0]) for v in values)
 
 
 @_reduction(
     "min",
     _same,
-    function=_function("least of a group; of several arguments elementwise", rest=True),
+    function=_function(
+        "the least of a group; of several arguments, elementwise", "min([3, 1 | 2, missing]) = [1, 2]", rest=True
+    ),
     missing_when_empty=True,
 )
 def _min(values: list[Any], _: Any) -> Any:
@@ -89,21 +94,32 @@ def _min(values: list[Any], _: Any) -> Any:
 @_reduction(
     "max",
     _same,
-    function=_function("greatest of a group; of several arguments elementwise", rest=True),
+    function=_function(
+        "the greatest of a group; of several arguments, elementwise", "max([3, 1 | 2, missing]) = [3, 2]", rest=True
+    ),
     missing_when_empty=True,
 )
 def _max(values: list[Any], _: Any) -> Any:
     return greatest(values) if values else None
 
 
-@_reduction("mean", _hull, function=_function("of what is present, missing of nothing"), missing_when_empty=True)
+@_reduction(
+    "mean",
+    _hull,
+    function=_function("mean of the present values; missing if there are none", "mean([1, 4 | 2, missing]) = [2.5, 2]"),
+    missing_when_empty=True,
+)
 def _mean(values: list[Any], _: Any) -> Any:
     if not values:
         return None
     return values[0] if _are_one(values) else _total(values) / len(values)
 
 
-@_reduction("sum", _any_number, function=_function("of what is present, 0 of nothing"))
+@_reduction(
+    "sum",
+    _any_number,
+    function=_function("sum of the present values; 0 if there are none", "sum([1, 4 | 2, missing]) = [5, 2]"),
+)
 def _sum(values: list[Any], _: Any) -> Any:
     return _total(values) if values else ZERO
 
@@ -111,11 +127,13 @@ def _sum(values: list[Any], _: Any) -> Any:
 @_reduction(
     "var",
     _variance,
-    function=_function("variance, 0 without spread; divisor: count less ddof", keywords=("ddof",)),
+    function=_function(
+        "variance, 0 without spread; the divisor is count - ddof", "var([0, 1 | 1, 3]) = [0.5, 2]", keywords=("ddof",)
+    ),
     parameter="ddof",
 )
 def _var(values: list[Any], ddof: Any) -> Any:
-    """Fewer than two values have no spread, at any divisor; nor have more than it leaves room for."""
+    """0 for fewer than two values, and where the divisor, count - ddof, is not positive."""
     if len(values) < 2 or len(values) <= ddof:
         return ZERO
     if _are_one(values):
@@ -127,14 +145,18 @@ def _var(values: list[Any], ddof: Any) -> Any:
 def _square(x: Any) -> Any:
     try:
         return x * x
-    except Inexact:  # too many roots to write out
+    except Inexact:  # too many roots to keep exactly
         return real("*", x, x)
 
 
 @_reduction(
     "std",
     _spread,
-    function=_function("standard deviation, 0 without spread; divisor: count less ddof", keywords=("ddof",)),
+    function=_function(
+        "standard deviation, 0 without spread; the divisor is count - ddof",
+        "std([0, 1 | 1, 3]) = [0.7071, 1.4142]",
+        keywords=("ddof",),
+    ),
     parameter="ddof",
 )
 def _std(values: list[Any], ddof: Any) -> Any:
@@ -145,20 +167,23 @@ def _std(values: list[Any], ddof: Any) -> Any:
 @_reduction(
     "std_others",
     lambda x, empty: _spread(x, empty).or_missing(empty),
-    function=_function("for each value the standard deviation of the others", keywords=("ddof",)),
+    function=_function(
+        "for each value the standard deviation of the other values",
+        "std_others([0, 1, 3]) = [1.4142, 2.1213, 0.7071]",
+        keywords=("ddof",),
+    ),
     parameter="ddof",
     missing_when_empty=True,
     keeps_level=True,
 )
 def _std_others(values: list[Any], ddof: Any) -> Any:
-    """For each value the deviation of the others."""
     return [_std(values[:i] + values[i + 1 :], ddof) for i in range(len(values))]
 
 
 @_reduction(
     "count",
     lambda x, empty: interval(ZERO if empty else Fraction(1), inf),
-    function=_function("how many are present"),
+    function=_function("the number of present values", "count([5, missing | 1, 1]) = [1, 2]"),
 )
 def _count(values: list[Any], _: Any) -> Any:
     return Fraction(len(values))
@@ -167,7 +192,7 @@ def _count(values: list[Any], _: Any) -> Any:
 @_reduction(
     "any",
     lambda x, empty: CONDITION,
-    function=_function("whether one condition holds at least"),
+    function=_function("whether at least one condition holds", "any([0, 1 | 0, 0]) = [1, 0]"),
     boolean=True,
     conditions=(0, 1),
     decides=Fraction(1),
@@ -179,7 +204,7 @@ def _any(values: list[Any], _: Any) -> Any:
 @_reduction(
     "all",
     lambda x, empty: CONDITION,
-    function=_function("whether no condition fails"),
+    function=_function("whether every condition holds", "all([0, 1 | 1, 1]) = [0, 1]"),
     boolean=True,
     conditions=(0, 1),
     decides=Fraction(0),
@@ -191,12 +216,14 @@ def _all(values: list[Any], _: Any) -> Any:
 @_reduction(
     "quantile",
     _hull,
-    function=_function("linear between the two nearest values", "q"),
+    function=_function(
+        "linear interpolation between the two nearest values", "quantile([1, 2, 3, 10], 0.25) = [1.75]", "q"
+    ),
     parameter="q",
     missing_when_empty=True,
 )
 def _quantile(values: list[Any], q: Any) -> Any:
-    """Linear between the two nearest values, as NumPy and torch have it."""
+    """Linear interpolation, the default of `numpy.quantile` and `torch.quantile`."""
     if not values:
         return None
     ordered = sorted(values)
@@ -209,11 +236,10 @@ def _quantile(values: list[Any], q: Any) -> Any:
 @_reduction(
     "rank",
     lambda x, empty: interval(Fraction(1), inf, missing=empty),
-    function=_function("1 is least, ties share the lower"),
+    function=_function("rank from 1, the least; ties share the lowest rank", "rank([0.5, 2, 0.5]) = [1, 3, 1]"),
     missing_when_empty=True,
     keeps_level=True,
 )
 def _rank(values: list[Any], _: Any) -> Any:
-    """The rank of each value: 1 is least, ties share the lower."""
     ordered = sorted(values)
     return [Fraction(ordered.index(v) + 1) for v in values]

@@ -1,4 +1,4 @@
-"""Leaves, and the operators that pick, spread or count what is there: a missing operand does not make them missing."""
+"""Leaves, and operators that can have a value where an operand is missing: choices, `present`, `coalesce`, copies."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from rewardspec.ops.operator import Function, Leaf, Structural, Undefined, When, declare
+from rewardspec.ops.operator import Function, Leaf, Structural, Undefined, When, declare, of_one
 from rewardspec.ops.real import UNKNOWN, TooClose
 
-# Leaves: the text is `emit/sources.py`'s. `undefined` is what has no value for any rollout, until it is known whether
-# something asks for it.
+# Leaves: `emit/sources.py` writes their source. `undefined` is an expression without a value for any rollout; it is an
+# error only if something reads it.
 
 declare(Leaf(name="const"))
 declare(Leaf(name="missing"))
@@ -19,7 +19,7 @@ declare(Leaf(name="given"))
 declare(Leaf(name="undefined"))
 
 
-# What is picked ----------------------------------------------------------------------------------
+# Choices ----------------------------------------------------------------------------------
 
 
 def _choice(row: tuple[Any, ...]) -> Any:
@@ -30,7 +30,7 @@ def _choice(row: tuple[Any, ...]) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are certainly one."""
+    """Whether two values are surely equal, or both missing."""
     if a is None or b is None or a is UNKNOWN or b is UNKNOWN:
         return a is None and b is None
     try:
@@ -68,7 +68,7 @@ declare(
 declare(
     Structural(
         name="required",
-        function=Function(("x",), 1, about="x; an error where it is missing and asked for"),
+        function=of_one("x; an error where it is missing and needed", "required([2, 5]) = [2, 5]"),
         undefined=Undefined(lambda x: True, lambda graph, x: graph.negation(graph.present(x)), "missing"),
         undecided=_unknown,
         torch="{}",
@@ -77,7 +77,7 @@ declare(
 declare(
     Structural(
         name="present",
-        function=Function(("x",), 1, about="1 where x is not missing, else 0"),
+        function=of_one("1 where x is not missing, else 0", "present([5, missing]) = [1, 0]"),
         exact=lambda values: Fraction(values[0] is not None),
         undecided=_unknown,
         torch="~torch.isnan({})",
@@ -88,7 +88,13 @@ declare(
 declare(
     Structural(
         name="coalesce",
-        function=Function(("x", "otherwise"), 2, rest=True, about="the first that is not missing"),
+        function=Function(
+            ("x", "otherwise"),
+            2,
+            rest=True,
+            about="the first argument that is not missing",
+            example="coalesce([5, missing], 0) = [5, 0]",
+        ),
         exact=lambda values: values[1] if values[0] is None else values[0],
         undecided=_first,
         torch="torch.where(torch.isnan({0}), {1}, {0})",
@@ -103,7 +109,7 @@ declare(
 declare(
     Structural(
         name="copies",
-        undecided=lambda row: Fraction(1),  # a group that is the whole batch leaves no place to fill
+        undecided=lambda row: Fraction(1),  # a group that is the whole batch leaves no place to refill
         torch="draw_copies(batch, {}, {})",
         conditions=(0,),
         asked={1: (When.HOLDS, 0)},

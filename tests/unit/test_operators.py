@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -12,12 +13,15 @@ from typer.testing import CliRunner
 
 import rewardspec
 from rewardspec.cli import app
+from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.graph import walk
 from rewardspec.ops import forms, ranges
 from rewardspec.ops.operator import Elementwise, Undefined, declare, of_one, withdraw
 from rewardspec.ops.operators import (
     ACROSS_ROLLOUTS,
     COMPARISONS,
     ELEMENTWISE,
+    FUNCTIONS,
     GROUP_SPREADS,
     LOGIC,
     OPERATORS,
@@ -109,6 +113,33 @@ match node.op, node.args:
     case op, _ if op in D: pass
 """
     assert {text for text, _ in compared_with_op(ast.parse(asked))} == set("abcefghijk")
+
+
+# Examples of functions -----------------------------------------------------------------------------
+
+EXAMPLE = re.compile(r"(\w+)\(\[([^]]*)\](.*)\) = \[([^]]*)\]")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_has_an_example_that_holds(name):
+    """In torch and exactly. The numbers are by hand, those of transcendental functions by NumPy."""
+    called, given, rest, result = EXAMPLE.fullmatch(FUNCTIONS[name].example).groups()
+    assert called == name
+    groups = [[None if v == "missing" else Fraction(v) for v in g.split(", ")] for g in given.split(" | ")]
+    x = [v for group in groups for v in group]
+    ids = [i for i, group in enumerate(groups) for _ in group]
+    wanted = [float(v) for v in result.split(", ")]
+    if len(wanted) < len(x):  # one for each group
+        wanted = [wanted[i] for i in ids]
+    column = f"values: {[float(v) for v in sorted({v for v in x if v is not None})]}, missing: ignore"
+    body = f"signals: {{x: {{{column}}}}}\ncomponents: {{y: '{name}(x{rest})'}}\nadvantage: coalesce(y, 0)\n"
+    spec = rewardspec.loads(f"rewardspec: 1\n{body}")
+    out = rewardspec.compile(spec)({"x": x}, ids)
+    np.testing.assert_allclose(out.rewards["y"], wanted, atol=5e-5)
+    node = spec.program.components[0].shaped
+    columns = [n for n in walk([node]) if n.op == "column"]
+    exact = [v for group in groups for v in GroupEvaluator(node, columns, {})([(v,) for v in group], {})]
+    np.testing.assert_allclose([float(v) for v in exact], wanted, atol=5e-5)
 
 
 # A new operator is one declaration ----------------------------------------------------------------
