@@ -198,12 +198,14 @@ def test_check_and_explain_never_import_torch(command):
 
 
 @pytest.mark.slow
-def test_demo_prints_the_table():
+def test_demo_prints_the_table_within_100_columns():
     demo = ROOT / "examples" / "demo.py"
-    done = subprocess.run([sys.executable, demo], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, demo], capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
-    for number in ("29", "36", "81", "127"):
-        assert number in done.stdout
+    assert done.stderr == ""
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    for shown in ("29", "36", "81", "127", "GRPO / GDPO", "rollouts without signal", "disagree most"):
+        assert shown in done.stdout
 
 
 TAKEN = ["specs/gdpo/math.yaml", "train/spec/a.yml", "math.rewardspec.yaml", "runs/rewardspec.yml"]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,7 @@ def specs(target, canary):
     return found
 
 
+@cache
 def structure(source: bytes):
     """What Python reads, and so would run, docstrings aside: they are ours."""
     return ast.dump(ast.parse(source))
