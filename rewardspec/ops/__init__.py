@@ -1,1 +1,1 @@
-"""Operators: what each one means exactly, where its results lie, and how torch computes it."""
+"""Operators: the exact value, the domain and the torch source of each."""

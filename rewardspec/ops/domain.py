@@ -1,4 +1,4 @@
-"""Levels and domains: what is known of a value before any data is seen."""
+"""Levels and domains: what is known about a value before any data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bound = Fraction | float  # a float only for an infinite bound
 
 
 class Level(IntEnum):
-    """What there is one value for. Finer levels are greater."""
+    """There is one value for the batch, each group or each rollout. Finer levels are greater."""
 
     BATCH = 0
     GROUP = 1
@@ -29,10 +29,10 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Domain:
-    """The values something can take: a finite set, or an interval; and whether it can be missing.
+    """The values that a node can have, `{0, 1}` or `[0, inf)`, and whether it can be missing.
 
-    values: sorted, or None for an interval. `lo`, `hi` bound both kinds. No value at all
-    (`values=()`) is what `missing` has. symbols: names in place of numbers; `values` are then their indices.
+    values: a finite set, sorted; None for an interval. `lo` and `hi` bound both. The domain of `missing` is the empty
+    set, `values=()`. symbols: names in place of numbers; `values` are then their indices.
     """
 
     lo: Bound = -inf
@@ -45,14 +45,14 @@ class Domain:
 
     @property
     def constant(self) -> Fraction | None:
-        """The only value there can be, if there is one and it cannot be missing."""
+        """The only possible value, if there is just one and it is never missing; else None."""
         if self.values is not None and len(self.values) == 1 and not self.missing:
             return self.values[0]
         return None
 
     @property
     def condition(self) -> bool:
-        """Nothing but 0 and 1."""
+        """Whether every value is 0 or 1."""
         return self.values is not None and set(self.values) <= {0, 1} and not self.symbols
 
     @property
@@ -104,7 +104,7 @@ class Domain:
 
 
 def _bound(value: Bound) -> str:
-    """A bound as people read it: long ones to six digits."""
+    """A bound as text; long ones to six digits."""
     if isinstance(value, float):
         return "inf" if value > 0 else "-inf"
     text = format_number(value)
@@ -112,7 +112,7 @@ def _bound(value: Bound) -> str:
 
 
 def finite(values: Iterable[Fraction], missing: bool = False) -> Domain:
-    """The set of `values`; their interval where they are too many."""
+    """The set of `values`; their interval where they are more than `MOST_VALUES` or too large."""
     ordered = tuple(sorted({Fraction(v) for v in values}))
     if not ordered:
         return Domain(Fraction(0), Fraction(0), values=(), missing=missing)
@@ -123,7 +123,7 @@ def finite(values: Iterable[Fraction], missing: bool = False) -> Domain:
 
 
 def _outward(bound: Bound, towards: float) -> Bound:
-    """`bound`, or one further out where it is beyond floats or too long to compute with."""
+    """`bound`; where it is beyond floats or has too many bits, a simpler one further out."""
     if isinstance(bound, float):
         return bound
     if abs(bound) > LARGEST:

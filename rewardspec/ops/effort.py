@@ -1,7 +1,7 @@
-"""What exact arithmetic has cost, counted: so that no question takes longer than was asked for.
+"""A count of the work of exact arithmetic, which bounds the time of `simulate`, `verify` and the findings.
 
-A unit is one to three microseconds. Values are weighed by their size where they are found, normal forms and enclosures
-where they are made. Whoever asks sets an `Allowance`, looks at it between two steps, and says what was left out.
+A unit is one to three microseconds. Values cost by their size, normal forms and enclosures by their length. A search
+sets an `Allowance`, checks it between steps, and reports what it did not try.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def spent() -> int:
 
 
 class Allowance:
-    """So many units from now on; None for as many as `MOST_EFFORT`."""
+    """A budget of units from now on; `MOST_EFFORT` by default."""
 
     def __init__(self, most: int | None = None):
         self.until = spent() + (MOST_EFFORT if most is None else most)
@@ -39,7 +39,7 @@ class Allowance:
         return self.until - spent()
 
     def part(self) -> Allowance:
-        """Two thirds of what is left, so that something stays for what comes after."""
+        """An allowance of two thirds of the rest, which leaves a third for later steps."""
         return Allowance(2 * max(self.left, 0) // 3)
 
     @property
@@ -48,7 +48,7 @@ class Allowance:
 
 
 def weight(value: object) -> int:
-    """What it costs about to look at an exact value once."""
+    """About the units that one use of an exact value costs."""
     if isinstance(value, Fraction):
         return 1 + (value.numerator.bit_length() + value.denominator.bit_length()) // 200
     return 1 + 2 * len(getattr(value, "terms", ()))

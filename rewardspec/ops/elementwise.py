@@ -1,6 +1,6 @@
-"""Operators on single values: arithmetic, choices, comparisons, logic. Functions are in `functions.py`.
+"""Elementwise operators: arithmetic, minimum and maximum, comparisons, logic. Functions are in `functions.py`.
 
-Missing operands are dealt with once for all of them: missing in, missing out.
+The rules here get present operands only. `ir.node.evaluate` and `ranges.py` add: missing in, missing out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rewardspec.ops.real import UNKNOWN, Real, TooClose, real, root
 
 
 def elementwise_exact(op: Elementwise, values: tuple[Any, ...]) -> Any:
-    """The exact result for present operands, kept within bounds; floats where any operand is one."""
+    """The exact result for present operands; a float if any operand is one. A result too large to keep is a `Real`."""
     if any(isinstance(v, float) for v in values):
         return op.exact(*(float(v) for v in values))
     try:
@@ -27,7 +27,7 @@ def elementwise_exact(op: Elementwise, values: tuple[Any, ...]) -> Any:
         return found if isinstance(found, Real) else bounded(found)
     except TooClose:
         raise
-    except Inexact:  # too large to write out: it stays a number by how it was made
+    except Inexact:  # too large to keep exactly: a `Real` remembers how it was made
         return real(op.name, *values)
 
 
@@ -70,7 +70,7 @@ declare(
 
 
 def _by_zero(graph: Builder[N], above: N, below: N) -> N:
-    """A missing value divided by anything is missing."""
+    """Where `below` is 0 and `above` is present: missing / 0 is missing."""
     return graph.both(graph.compare("==", below, graph.const(0), asked=False), graph.present(above))
 
 
@@ -109,18 +109,18 @@ def _power(a: Any, b: Any) -> Any:
     if isinstance(a, float) or isinstance(b, float):
         found = float(a) ** float(b)
         if isinstance(found, complex):
-            raise ValueError("a broken power of a negative number")
+            raise ValueError("a non-integer power of a negative number")
         return found
     if not isinstance(b, Fraction) or b.denominator != 1:
         if b == Fraction(1, 2):
             if a < 0:
-                raise ValueError("the root of a number below 0")
+                raise ValueError("the square root of a negative number")
             return root(a)
         if a > 0:
             return Fraction(1) if a == 1 else real("**", a, b)
         if a == 0 and b != 0:
             return Fraction(0) if b > 0 else 1 / Fraction(0)
-        raise ValueError("a broken power of a negative number")
+        raise ValueError("a non-integer power of a negative number")
     n = abs(int(b))
     if a == 0 and b < 0:
         raise ZeroDivisionError
@@ -137,21 +137,21 @@ def _power(a: Any, b: Any) -> Any:
     return result if b >= 0 else 1 / result
 
 
-def _may_lack_power(a: Domain, b: Domain) -> bool:
+def _power_may_be_undefined(a: Domain, b: Domain) -> bool:
     whole = b.values is not None and all(v.denominator == 1 for v in b.values)
     return (0 in a and b.lo < 0) or (a.lo < 0 and not whole)
 
 
-def _without_power(graph: Builder[N], base: N, exponent: N) -> N:
-    """The power of a missing value, or to one, is missing."""
+def _power_is_undefined(graph: Builder[N], base: N, exponent: N) -> N:
+    """Where `base ** exponent` is undefined. It is missing, not undefined, if an operand is missing."""
     zero = graph.const(0)
     whole = graph.either(
         graph.compare("==", graph.apply("floor", exponent), exponent, asked=False),
         graph.negation(graph.present(exponent)),
     )
-    broken = graph.both(graph.compare("<", base, zero, asked=False), graph.negation(whole))
+    imaginary = graph.both(graph.compare("<", base, zero, asked=False), graph.negation(whole))
     pole = graph.both(graph.compare("==", base, zero, asked=False), graph.compare("<", exponent, zero, asked=False))
-    return graph.either(broken, pole)
+    return graph.either(imaginary, pole)
 
 
 declare(
@@ -160,7 +160,7 @@ declare(
         word="power",
         exact=_power,
         domain=ranges.power,
-        undefined=Undefined(_may_lack_power, _without_power, "a power without a value"),
+        undefined=Undefined(_power_may_be_undefined, _power_is_undefined, "a power without a value"),
         enclosure=lambda a, b: a**b,
         normal_form=forms.any_power,
         real=True,
@@ -171,11 +171,11 @@ declare(
 )
 
 
-# Choices -----------------------------------------------------------------------------------------
+# Minimum and maximum -----------------------------------------------------------------------------------------
 
 
 def least(values: Any) -> Any:
-    """The least of some numbers; where two are too close to call, a number that stands for the lesser."""
+    """The least of some numbers; where two are too close to call, a `Real` that is their minimum."""
     return _fold("minimum", min, values)
 
 
@@ -217,7 +217,7 @@ declare(
 )
 
 
-# Comparisons and conditions: operands that may be missing are dealt with where conditions are built
+# Comparisons and logic: `Graph.compare` handles operands that can be missing ----------------------
 
 
 def _comparison(name: str, word: str, opposite: str, holds: Callable[[Any, Any], bool], domain: Any) -> None:
@@ -258,7 +258,7 @@ declare(
         repeats=True,
         boolean=True,
         conditions=(0, 1),
-        asked={1: (When.HOLDS, 0)},  # as in Python: what the first decides, the second is not asked
+        asked={1: (When.HOLDS, 0)},  # as in Python: the second is not evaluated if the first decides
     )
 )
 declare(

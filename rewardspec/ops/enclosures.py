@@ -1,4 +1,4 @@
-"""Enclosures: balls (`flint.arb`) that surely hold a real number, computed with as many bits as are asked for."""
+"""Enclosures: balls (`flint.arb`) that surely contain a real number, at a given precision in bits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rewardspec.ops.effort import spend
 from rewardspec.ops.exact import Surd
 from rewardspec.ops.operator import ELEMENTWISE
 
-PRECISIONS = (100, 300, 900, 2700)  # bits of the enclosures that are tried, one after another
+PRECISIONS = (100, 300, 900, 2700)  # bits, tried in this order
 
 
 class Made:
-    """A number by how it was made: the operator `op` of `args`, each a Fraction, a Surd or a number made.
+    """A number as an expression, `exp(2)`: the operator `op` applied to `args`, each a Fraction, a Surd or a `Made`.
 
-    `ops/real.py` gives such numbers their arithmetic. balls: bits to an enclosure. form: the normal form, once it was
-    asked for (`ops/forms.py`).
+    `ops/real.py` adds arithmetic. balls: a cache from bits to enclosure. form: the cached normal form
+    (`ops/forms.py`).
     """
 
     __slots__ = ("__weakref__", "args", "balls", "form", "op")
@@ -30,7 +30,7 @@ class Made:
 
 
 def enclosure(value: Fraction | Surd | Made | int, bits: int) -> Any:
-    """A ball (`flint.arb`) that holds `value`, computed with so many bits."""
+    """A ball (`flint.arb`) that contains `value`, computed with `bits` bits."""
     if not isinstance(value, Made):
         with precision(bits):
             return _plain(value)
@@ -47,7 +47,7 @@ def enclosure(value: Fraction | Surd | Made | int, bits: int) -> Any:
 
 
 def parts(value: Made, done: Callable[[Made], bool]) -> Iterator[Made]:
-    """What a number is made of, less what is `done`, each after what it is made of; the number itself last."""
+    """The subexpressions of a number that are not `done`, operands first; the number itself last."""
     stack = [value]
     while stack:
         top = stack[-1]
@@ -62,7 +62,7 @@ def parts(value: Made, done: Callable[[Made], bool]) -> Iterator[Made]:
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    from flint import ctx  # where nothing is inexact it is never loaded
+    from flint import ctx  # loaded only where values are not sums of roots
 
     before = ctx.prec
     ctx.prec = bits
@@ -87,5 +87,5 @@ def _rule(op: str) -> Callable[..., Any]:
         at: Callable[..., Any] = arb.pi
         return at
     rule = ELEMENTWISE[op].enclosure
-    assert rule is not None, f"`{op}` is said to make real numbers, and nothing says how to enclose them"
+    assert rule is not None, f"`{op}` is declared `real` without an enclosure"
     return rule

@@ -1,8 +1,8 @@
 """Exact real numbers: rationals, and sums of rational multiples of square roots.
 
-A z-score of rational rewards is a rational times the root of an integer. Roots of different
-square-free integers are linearly independent over the rationals, so two such sums are equal
-exactly when their coefficients are, and no tolerance is needed anywhere.
+A z-score of rational rewards is a rational times the square root of an integer. Square roots of different
+square-free integers are linearly independent over the rationals, so two such sums are equal exactly if their
+coefficients are. No tolerance is needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import gcd, isqrt
 
 MOST_BITS = 4096  # of a numerator or denominator
 MOST_PRODUCTS = 1024  # of terms, in one product of sums of roots
-_TRIAL = 10_000  # divisors tried; a rest below its cube is a prime, a square of one, or square-free
+_TRIAL = 10_000  # divisors tried; a rest below its cube is a prime, the square of one, or square-free
 
 
 class Inexact(ArithmeticError):
@@ -26,7 +26,7 @@ class Inexact(ArithmeticError):
 class Surd:
     """`sum of q * sqrt(d)` over square-free `d`, with at least one `d` above 1.
 
-    Made only by arithmetic here, which gives a Fraction where no root is left.
+    Only the arithmetic here makes one. A result without roots is a Fraction.
     """
 
     __slots__ = ("terms",)
@@ -118,7 +118,7 @@ def _collect(terms: Iterable[tuple[int, Fraction]]) -> Exact:
 
 
 def _inverse(value: Exact | int) -> Exact:
-    """`1 / value`. A root is taken out of the divisor by multiplying both with its conjugate, one after another."""
+    """`1 / value`: numerator and divisor are multiplied by conjugates until the divisor has no root."""
     terms = _terms(value)
     if len(terms) == 1:
         ((d, q),) = terms
@@ -132,7 +132,7 @@ def _inverse(value: Exact | int) -> Exact:
 
 @cache
 def _factor(n: int) -> int:
-    """A prime that divides `n`; `n` where trial division finds none, which then is one or shares none with others."""
+    """A prime factor of `n`; `n` itself where trial division finds none: it then acts as one prime."""
     p = 2
     while p <= _TRIAL and p * p <= n:
         if n % p == 0:
@@ -151,7 +151,7 @@ def _decimal(value: Exact, digits: int) -> Decimal:
 
 
 def _size(value: Surd) -> Decimal:
-    """The sum of the magnitudes of its terms, nearly."""
+    """About the sum of the magnitudes of the terms."""
     return sum((abs(_decimal(_collect([term]), 10)) for term in value.terms), Decimal(0))
 
 
@@ -168,7 +168,7 @@ def sign(value: Exact | int) -> int:
 
 
 def square_root(value: Exact) -> Exact:
-    """The root of a non-negative rational; `Inexact` for any other number."""
+    """The square root of a non-negative rational. Raises Inexact for a Surd and for too large numbers."""
     if isinstance(value, Surd):
         raise Inexact("a root of a root")
     if value == 0:
@@ -193,12 +193,12 @@ def _square_free(n: int) -> tuple[int, int]:
     if root * root == n:
         return outer * root, inner
     if n > _TRIAL**3:
-        raise Inexact("the root of a number too large to take apart")
+        raise Inexact("the square root of a number too large to factor")
     return outer, inner * n
 
 
 def bounded(value: Exact) -> Exact:
-    """`value`, or `Inexact` where it has grown beyond `MOST_BITS`."""
+    """`value`. Raises Inexact if it has more than `MOST_BITS` bits."""
     for _, q in _terms(value):
         if q.numerator.bit_length() > MOST_BITS or q.denominator.bit_length() > MOST_BITS:
             raise Inexact("a number too large to keep exactly")

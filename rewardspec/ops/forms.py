@@ -1,8 +1,8 @@
 """Normal forms of real numbers: sums of rational multiples of products of powers of symbols.
 
-Symbols are in `symbols.py`. Equal numbers often have one form: `sigmoid(1 + 0)` and `sigmoid(0 + 1)`,
-`exp(2) * exp(3)` and `exp(5)`, `sigmoid(x) + sigmoid(-x)` and 1. A form without terms is 0: that is proof.
-Two different forms can still be equal numbers: then nothing is known.
+`exp(2) * exp(3)` and `exp(5)` have one form; so do `sigmoid(x) + sigmoid(-x)` and 1. A difference whose form has no
+terms is 0: that is a proof of equality. Different forms prove nothing, as two forms can be one number. Symbols are in
+`symbols.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rewardspec.ops.exact import Surd
 from rewardspec.ops.operator import ELEMENTWISE
 from rewardspec.ops.symbols import Form, Monomial, Symbol, constant, power_of, rational, sign_by_balls, symbol
 
-MOST_TERMS = 200  # of a form; what is longer is a symbol of its own
-MOST_FACTORS = 40  # exponentials in a product, steps in which a form is cleared of fractions
-MOST_POWER = 16  # that a sum is multiplied out to
+MOST_TERMS = 200  # of a form; a longer one becomes a symbol
+MOST_FACTORS = 40  # exponentials in a product; steps that clear a form of fractions
+MOST_POWER = 16  # highest power of a sum that is expanded
 MOST_BITS = 4096  # of a coefficient
 _TRIAL = 10_000
 
 
 class TooLong(Exception):
-    """A form that is not worth writing out."""
+    """A form beyond the limits here."""
 
 
 # From numbers ------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def times(a: Form, b: Form) -> Form:
 
 
 def _settled(exponents: dict[Symbol, Fraction]) -> tuple[Monomial, Fraction, Form | None]:
-    """A monomial, a rational factor, and a sum to multiply by: whole powers of primes and sums are multiplied out."""
+    """Monomial, rational factor and sum whose product this is: integer powers of primes and sums are expanded."""
     factor, sums = Fraction(1), None
     left = []
     spend(8 + 6 * len(exponents))
@@ -125,7 +125,7 @@ def _checked(form: Form) -> Form:
 
 
 def power(form: Form, exponent: Fraction) -> Form:
-    """`form ** exponent`, where that is a real number; the base of a broken one is positive."""
+    """`form ** exponent`, which must be real: for a non-integer exponent the base is positive."""
     whole = exponent.denominator == 1
     if not exponent:
         return rational(1)
@@ -193,7 +193,7 @@ def root_of_whole(n: int) -> Form:
 
 
 def _primes(n: int) -> dict[int, int]:
-    """The prime factors of a positive number; a rest that trial division does not take apart counts as one."""
+    """The prime factors of a positive integer; a rest that trial division cannot factor counts as a prime."""
     found: dict[int, int] = {}
     p = 2
     while p <= _TRIAL and p * p <= n:
@@ -207,19 +207,19 @@ def _primes(n: int) -> dict[int, int]:
 
 
 def _normal(form: Form) -> tuple[Fraction, Symbol]:
-    """A rational and a symbol, positive where that shows, whose product is `form`; multiples of it share the symbol."""
+    """A rational and a symbol whose product is `form`. Rational multiples share the symbol; it is positive if known."""
     scale = abs(_lead(form))
     direction = sign_by_balls(form) or (1 if _lead(form) > 0 else -1)
     return direction * scale, symbol("sum", {m: q / (direction * scale) for m, q in form.items()})
 
 
 def _lead(form: Form) -> Fraction:
-    """The coefficient of one monomial, the same for forms with the same monomials."""
+    """The leading coefficient: forms with the same monomials agree on which one."""
     return form[max(form, key=lambda m: [(s.index, e) for s, e in m])]
 
 
 def _root_of_square(form: Form) -> Form | None:
-    """`c * |r|` where the form is the square of that, `c` the root of a rational."""
+    """`c * |r|` if the form is its square, with `c` the root of a rational; else None."""
     order = sorted({s for monomial in form for s, _ in monomial})
 
     def dense(m: Monomial) -> tuple[Fraction, ...]:
@@ -299,13 +299,13 @@ def sigmoid(form: Form) -> Form:
 
 
 def tangent(form: Form) -> Form:
-    """The hyperbolic one: `1 - 2 / (1 + exp(2 x))`."""
+    """The hyperbolic tangent, `1 - 2 / (1 + exp(2 x))`."""
     falling = power(plus(rational(1), exponential(times(rational(2), form))), Fraction(-1))
     return plus(rational(1), times(rational(-2), falling))
 
 
 def any_power(base: Form, exponent: Form) -> Form:
-    """`base ** exponent`, whatever the exponent is."""
+    """`base ** exponent` for any exponent."""
     known = constant(exponent)
     return power(base, known) if known is not None else exponential(times(exponent, logarithm(base)))
 
@@ -369,7 +369,7 @@ def cosine(form: Form) -> Form:
 
 
 def sign_of(form: Form) -> int | None:
-    """-1, 0 or 1; None where it is not found out."""
+    """-1, 0 or 1; None where it is undecided."""
     found = constant(form)
     if found is not None:
         return (found > 0) - (found < 0)
@@ -385,7 +385,7 @@ def sign_of(form: Form) -> int | None:
 
 
 def _numerator(form: Form) -> tuple[Form, int]:
-    """A form without fractions that is 0 where this one is, and the sign of what it was multiplied by."""
+    """The form multiplied by its denominators, and the sign of their product."""
     direction = 1
     for _ in range(MOST_FACTORS):
         spend(2 * len(form) * sum(map(len, form)))

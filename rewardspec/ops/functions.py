@@ -125,7 +125,7 @@ def _sqrt(a: Any) -> Any:
     if isinstance(a, float):
         return math.sqrt(a)
     if a < 0:
-        raise ValueError("the root of a number below 0")
+        raise ValueError("the square root of a negative number")
     return root(a)
 
 

@@ -1,8 +1,8 @@
-"""What a declaration of an operator says, and the tables that declarations go into.
+"""Declarations of operators, and the tables that hold them.
 
-`declare(Elementwise(name="softplus", ...))` is all there is to a new operator: the language calls it by its
-`function`, exact arithmetic uses `exact`, and emitted modules its torch spelling. The operators themselves are in
-`elementwise.py`, `reductions.py` and `structure.py`; `operators.py` has all of them, and the sets they fall into.
+`declare(Elementwise(name="softplus", ...))` is all that a new operator needs: the language calls it by its
+`function`, exact arithmetic uses `exact`, and emitted modules use `torch`. The operators are declared in
+`elementwise.py`, `functions.py`, `reductions.py` and `structure.py`; `operators.py` has all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ N = TypeVar("N")
 
 
 class Builder(Protocol[N]):
-    """What makes conditions over operands: `ir.graph.Graph`, whose nodes are `N`."""
+    """Builds conditions from operands: `ir.graph.Graph`, whose nodes are `N`."""
 
     def const(self, value: int) -> N: ...
     def apply(self, name: str, *args: N) -> N: ...
@@ -33,7 +33,7 @@ class Builder(Protocol[N]):
 
 
 class When(Enum):
-    """What has to be so of one operand for another to be asked for."""
+    """The state of one operand in which another is evaluated."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -70,11 +70,11 @@ def of_one(about: str, example: str = "") -> Function:
 
 @dataclass(frozen=True)
 class Undefined:
-    """Where an operator has no result.
+    """Where an operator is undefined, as `a / b` is where b is 0.
 
-    possible: whether that can be, given the domains of the operands.
-    condition: what a run looks at, made by a `Builder` from the operands.
-    words: what it is called where it happens, as in "`a / b` is a division by 0".
+    possible: whether it can be undefined, given the domains of the operands.
+    condition: from a `Builder` and the operands, the condition that a run checks.
+    words: how the error names it: "`a / b` is a division by 0".
     """
 
     possible: Callable[..., bool]
@@ -84,15 +84,15 @@ class Undefined:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """What is declared of every operator.
+    """The fields that every operator has.
 
-    word: what the variable of its value is called in an emitted module; empty for the operator's own name.
-    boolean: its values are conditions. conditions: the places of operands that are.
-    asked: places of operands that are asked for only where another is so: `if` asks for its second where its first
-    holds. Operands that are not in it are always asked for.
-    sums: it adds up its operands, so that they can cancel. chooses: its value is one of its last two operands.
-    arithmetic: its torch spelling computes with Python's numbers, too.
-    real: of roots and rationals it makes a number that may be neither.
+    word: base of the variable name in an emitted module; empty for the operator's name.
+    boolean: its values are conditions. conditions: the places of operands that are conditions.
+    asked: place of an operand to the state of another in which it is evaluated: `if` evaluates its second where its
+    first holds. Operands that are not listed are always evaluated.
+    sums: it adds its operands, so they can cancel. chooses: its value is one of its last two operands.
+    arithmetic: its torch source also works on Python numbers.
+    real: its value can be other than a sum of roots, as `exp(1)`.
     """
 
     name: str
@@ -110,14 +110,14 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf(Operator):
-    """A value that is not computed: a constant, a column, what comes with the call."""
+    """A value that is not computed: a constant, a column, `step`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(Operator):
-    """A value at a rollout from the operands' values at that rollout.
+    """An operator whose value at a rollout depends only on its operands at that rollout.
 
-    undecided: the value for operands some of which are UNKNOWN; without it UNKNOWN, or missing where one is missing.
+    undecided: the value where some operand is UNKNOWN. By default UNKNOWN, or missing if an operand is missing.
     """
 
     undecided: Callable[[tuple[Any, ...]], Any] | None = None
@@ -127,14 +127,13 @@ class Pointwise(Operator):
 class Elementwise(Pointwise):
     """An operator whose result is missing where an operand is: arithmetic, functions, comparisons, logic.
 
-    exact: Fraction, Surd or Real in, one of them out; floats in, floats out. Operands are present.
-    domain: where the results lie, given where the (present) operands do.
-    torch: a format string over the operands' source. limit: the same where one operand is a number in Python.
-    precedence: Python's, for parentheses. repeats: `a + b + c` needs none.
-    hides_missing: torch has a number where an operand is NaN, so that a missing value would not stay missing.
-    opposite: of a comparison, the one that holds where it fails.
-    enclosure, normal_form: how to compute with a `Real` that it made: functions of `flint.arb` balls, and of forms of
-    `ops/forms.py`.
+    exact: the value for present operands. Fraction, Surd or Real in, one of them out; floats in, floats out.
+    domain: the domain of the results, from the domains of the present operands.
+    torch: a format string for the operands' source. limit: the same where one operand is a Python number.
+    precedence: as in Python, for parentheses. repeats: `a + b + c` needs none.
+    hides_missing: torch can give a number where an operand is NaN, as `x ** 0`.
+    opposite: of a comparison, its negation: `>=` for `<`.
+    enclosure, normal_form: the operator on `flint.arb` balls, and on the forms of `ops/forms.py`.
     """
 
     exact: Callable[..., Any]
@@ -151,11 +150,10 @@ class Elementwise(Pointwise):
 
 @dataclass(frozen=True, kw_only=True)
 class Structural(Pointwise):
-    """An operator that picks, spreads or counts what is there, missing values included.
+    """An operator that can have a value where an operand is missing: `if`, `present`, `coalesce`.
 
-    exact: its value, given those of its operands, None where missing; None in place of a rule where a node of it
-    means something only to the whole batch.
-    torch: a format string over the operands' source; empty where there is more to it (`emit/sources.py`).
+    exact: the value from those of the operands, None for missing. No rule where the value depends on the whole batch.
+    torch: a format string for the operands' source; empty where `emit/sources.py` writes it.
     """
 
     exact: Callable[[Sequence[Any]], Any] | None = None
@@ -165,12 +163,12 @@ class Structural(Pointwise):
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction(Operator):
-    """Many values of one axis to one, or (keeps_level) to one for each of them.
+    """From the values of a group or the batch to one value, or to one for each of them (keeps_level).
 
-    exact(values, parameter): of the present, selected values of one group; None where the result is missing.
-    domain(domain of what is reduced, whether there may be no value at all).
-    parameter: what its kernel calls the second attribute of its nodes. decides: of `any` and `all`, the value of an
-    operand that settles the result whatever the others are. The kernel is `group_NAME` of `emit/runtime/statistics.py`.
+    exact(values, parameter): the value for the present, selected values of one group; None if the result is missing.
+    domain(x, empty): the domain of the result. x: of the operand. empty: whether no value may be selected.
+    parameter: the name of its parameter in the kernel: `ddof`, `q`. decides: for `any` and `all`, the operand that
+    decides the result alone. The kernel is `group_NAME` of `emit/runtime/statistics.py`.
     """
 
     exact: Callable[..., Any]
@@ -190,7 +188,7 @@ class Reduction(Operator):
 OPERATORS: dict[str, Operator] = {}
 ELEMENTWISE: dict[str, Elementwise] = {}
 REDUCTIONS: dict[str, Reduction] = {}
-FUNCTIONS: dict[str, Function] = {}  # everything the language can call but definitions
+FUNCTIONS: dict[str, Function] = {}  # all functions of the language that are not definitions
 
 
 def declare(operator: Operator) -> None:

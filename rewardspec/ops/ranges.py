@@ -1,6 +1,6 @@
-"""Where the results of operators lie, given where their operands do. Operands are present here.
+"""Domains of results from domains of operands: `[0, 1] + [2, 3]` is `[2, 4]`. Operands are present here.
 
-`elementwise_domain` adds what holds for all operators: missing in, missing out.
+`elementwise_domain` adds the rule of all operators: missing in, missing out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def product(a: Domain, b: Domain) -> Domain:
 
 
 def quotient(a: Domain, b: Domain) -> Domain:
-    """Where a / b lies, where it is defined: the end 0 of a divisor counts as open."""
+    """The domain of a / b where it is defined: a bound 0 of the divisor counts as open."""
     if b.lo < 0 < b.hi or b.constant == 0:
         return ANY
     far, near = (b.hi, b.lo) if b.lo >= 0 else (b.lo, b.hi)
@@ -98,7 +98,7 @@ def greatest(a: Domain, b: Domain) -> Domain:
 
 
 def _always(a: bool, b: bool) -> Domain:
-    """A comparison that is surely true (a), surely false (b), or either."""
+    """The domain of a condition that is always true (a), always false (b), or either."""
     return interval(Fraction(1), Fraction(1)) if a else interval(Fraction(0), Fraction(0)) if b else CONDITION
 
 
@@ -139,7 +139,7 @@ def either(a: Domain, b: Domain) -> Domain:
 
 
 def stepwise(whole: Callable[[Fraction], int]) -> Callable[[Domain], Domain]:
-    """Domain rule of an increasing function to whole numbers."""
+    """Domain rule of an increasing function to integers."""
 
     def rule(a: Domain) -> Domain:
         lo, hi = (Fraction(whole(x)) if isinstance(x, Fraction) else x for x in (a.lo, a.hi))
@@ -157,7 +157,7 @@ def complement(a: Domain) -> Domain:
 
 
 def elementwise_domain(op: Elementwise, domains: tuple[Domain, ...]) -> Domain:
-    """Where the results lie, given where the operands do."""
+    """The domain of the results, from the domains of the operands."""
     missing = any(d.missing for d in domains)
     if any(d.values == () for d in domains):
         return Domain(Fraction(0), Fraction(0), values=(), missing=True)

@@ -1,9 +1,8 @@
-"""Real numbers that are no sum of square roots: exp, log, sigmoid, tanh, cos, pi, broken powers, nested roots.
+"""Real numbers that are not sums of square roots: `exp(1)`, `log(2)`, pi, non-integer powers, nested roots.
 
-A `Real` remembers how it was made. Comparing two of them is rigorous: enclosures (Arb's balls) are made
-at rising precision until they are apart, and what could be equal is brought to a normal form, in which
-equal arguments of one function are one symbol (`ops/forms.py`). What neither decides is `TooClose`:
-nobody knows, so nobody may say.
+A `Real` remembers its expression. Comparisons are rigorous. Enclosures (Arb's balls) of rising precision prove that
+numbers differ; normal forms (`ops/forms.py`) prove that they are equal. If neither does, the comparison raises
+`TooClose`, so that nothing is claimed.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from rewardspec.ops.exact import Inexact, Surd, square_root
 
 
 class TooClose(Inexact):
-    """Two numbers that are equal to hundreds of digits, and that no rule here shows to be equal."""
+    """Two numbers agree to hundreds of digits, and no normal form proves them equal."""
 
 
 class Real(Made):
-    """`op` of `args`, each a Fraction, a Surd or a Real. Made by `real`, so that equal ones are often one object.
+    """`op` of `args`, each a Fraction, a Surd or a Real. Make it with `real`: equal expressions are one object.
 
-    `==` and `<` raise TooClose where they cannot tell. The hash is the object's, so use `==`, not sets, to
-    find out how many there are.
+    `==` and `<` raise TooClose where they cannot decide. The hash is that of the object, so count distinct numbers
+    with `==`, not with sets.
     """
 
     __slots__ = ()
@@ -104,7 +103,7 @@ class Real(Made):
 
 
 class Unknown:
-    """A value that hangs on a comparison too close to call: any number, or missing. Any question raises TooClose."""
+    """A value that depends on a comparison too close to call: any number, or missing. Every use raises TooClose."""
 
     __slots__ = ()
 
@@ -125,7 +124,7 @@ _known: WeakValueDictionary[tuple[object, ...], Real] = WeakValueDictionary()
 
 
 def real(op: str, *args: Operand) -> Real:
-    """The number that `op` makes of `args`; one object for equal ones. Nobody has checked that there is one."""
+    """The number `op(*args)`, one object for equal expressions. The caller has checked that it is defined."""
     if op in ("+", "*", "minimum", "maximum") and hash(args[1]) < hash(args[0]):
         args = args[::-1]
     key = (op, args)
@@ -136,7 +135,7 @@ def real(op: str, *args: Operand) -> Real:
 
 
 def _sum(value: Real) -> Number:
-    """A sum or difference; 0 where it cancels."""
+    """A sum or difference; Fraction(0) where it provably cancels."""
     if enclosure(value, PRECISIONS[0]).contains(0):
         try:
             return value if sign(value) else Fraction(0)
@@ -146,7 +145,7 @@ def _sum(value: Real) -> Number:
 
 
 def compare(a: Operand, b: Operand) -> int:
-    """-1, 0 or 1 as `a` is below `b`, equal or above. Raises TooClose."""
+    """-1 if `a < b`, 0 if they are equal, else 1. Raises TooClose."""
     if a is b:
         return 0
     spend(6)
@@ -174,17 +173,17 @@ def sign(value: Operand) -> int:
 
 
 def root(a: Number) -> Number:
-    """The root of an exact number that is not below 0."""
+    """The square root of an exact number, which must not be negative."""
     if isinstance(a, Fraction):
         try:
             return square_root(a)
-        except Inexact:  # too large to take apart
+        except Inexact:  # too large to factor
             return real("sqrt", a)
     return real("sqrt", a) if a != 0 else Fraction(0)
 
 
 def floor(value: Number) -> int:
-    """The largest whole number that is not above `value`. Raises TooClose."""
+    """The largest integer that is at most `value`. Raises TooClose."""
     for bits in PRECISIONS:
         found = enclosure(value, bits).floor().unique_fmpz()
         if found is not None:
@@ -194,14 +193,14 @@ def floor(value: Number) -> int:
 
 
 class Pool:
-    """Numbers, each kept once: `canonical` gives the one that was first, so that equal ones are one object.
+    """A set of numbers in which equal ones are one object: `canonical` gives the first that came.
 
-    What is too close to call to a number of the pool is UNKNOWN. None and UNKNOWN stay what they are.
+    A number too close to call to one of the pool becomes UNKNOWN. None and UNKNOWN are unchanged.
     """
 
     def __init__(self) -> None:
-        self.first: dict[Any, Any] = {}  # what came in, to what was first
-        self.near: list[float] = []  # floats of all, in order, once there is a Real among them
+        self.first: dict[Any, Any] = {}  # a number to the first one that is equal
+        self.near: list[float] = []  # sorted floats of all numbers, once one is a Real
         self.values: list[Number] = []
         self.has_reals = False
 
@@ -214,7 +213,7 @@ class Pool:
         return found
 
     def known(self, value: Any) -> Any:
-        """The same; where it is too close to call, `value` itself."""
+        """As `canonical`, but `value` itself where that is too close to call."""
         found = self.canonical(value)
         return value if found is UNKNOWN else found
 
@@ -246,7 +245,7 @@ class Pool:
 
 
 def approximate(value: Number) -> float:
-    """A float near `value`; an infinity beyond what floats can hold."""
+    """A float near `value`; infinite beyond the range of floats."""
     try:
         return float(value)
     except OverflowError:

@@ -1,8 +1,8 @@
-"""Symbols that numbers are written with, and enclosures of what is written.
+"""Symbols of normal forms, and enclosures of forms.
 
-A symbol is a prime (under a root), pi, an exponential, a logarithm, a cosine, or a sum that something was divided by
-or a root taken of. A form is a sum: monomial to coefficient. A monomial is a product of powers: sorted (symbol,
-exponent) pairs, the empty one for a rational.
+`3 * sqrt(2) * exp(1)` is the form `{((prime 2, 1/2), (exp 1, 1)): 3}`. A form is a sum: monomial to coefficient. A
+monomial is a product of powers: sorted (symbol, exponent) pairs; the empty one is 1. A symbol is a prime (under a
+root), pi, an exponential, a logarithm, a cosine, or a sum that is a divisor or under a root.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Symbol:
 
     @property
     def sign(self) -> int:
-        """1 or -1; 0 where enclosures do not tell."""
+        """1 or -1; 0 where enclosures do not decide."""
         if self._sign is None:
             self._sign = sign_by_balls({((self, Fraction(1)),): Fraction(1)}) or 0
         return self._sign
@@ -76,10 +76,10 @@ def sign_by_balls(form: Form) -> int | None:
 
 
 def ball_of(form: Form, bits: int) -> Any:
-    """An enclosure of a form, computed with so many bits."""
+    """An enclosure of a form, computed with `bits` bits."""
     with precision(bits):
         stack = [s for m in form for s, _ in m]
-        while stack:  # symbols are made of earlier ones
+        while stack:  # symbols contain earlier symbols only
             top = stack[-1]
             left = [s for s in _inside(top) if bits not in s.balls] if bits not in top.balls else []
             if left:
