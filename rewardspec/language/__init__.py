@@ -1,1 +1,1 @@
-"""What a spec may say, and what it declares."""
+"""The keys that a spec may have, and the declarations that it makes."""

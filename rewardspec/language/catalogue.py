@@ -17,9 +17,9 @@ from rewardspec.text.source import Source
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that can be used. `kind`: scheme, definition, function, reward, dialect or spec.
+    """One line of `rewardspec list`. `kind`: scheme, definition, function, reward, dialect or spec.
 
-    name: as it is written in a spec; of a spec its path under `specs/`. about: what it is, and from where.
+    name: as a spec writes it; for the kind `spec` its path under `specs/`. about: a description with its source.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class Entry:
 
 
 def catalogue() -> list[Entry]:
-    """Everything, kind by kind, in the order of the files."""
+    """All entries, by kind, in the order of the files."""
     shipped = prelude()
     schemes = [d for d in shipped.values.values() if d.name != "measured"]
     parts = [shipped.values["measured"], *shipped.functions.values()]
@@ -37,18 +37,18 @@ def catalogue() -> list[Entry]:
         *(Entry("definition", d.signature.span.text, _comment(d)) for d in parts),
         *(Entry("function", f.signature(name), f"{f.about}: {f.example}") for name, f in FUNCTIONS.items()),
         *(Entry("reward", found.signature, found.about) for found in all_rewards()),
-        *(Entry("dialect", name, _said(resource(f"specs/dialects/{name}.yaml"))) for name in dialects()),
-        *(Entry("spec", path.relative_to(resource("specs")).as_posix(), _said(path)) for path in shipped_specs()),
+        *(Entry("dialect", name, _about(resource(f"specs/dialects/{name}.yaml"))) for name in dialects()),
+        *(Entry("spec", path.relative_to(resource("specs")).as_posix(), _about(path)) for path in shipped_specs()),
     ]
 
 
 def shipped_specs() -> list[Path]:
-    """The published set-ups, a folder for each paper."""
+    """The paths of the published set-ups, one folder per paper."""
     return sorted(path for path in resource("specs").glob("*/*.yaml") if path.parent.name != "dialects")
 
 
 def _comment(definition: Definition) -> str:
-    """The comment lines right above a definition."""
+    """The comment directly above a definition, as one line."""
     span = definition.signature.span
     number, _ = span.source.line_column(span.start)
     lines: list[str] = []
@@ -58,8 +58,8 @@ def _comment(definition: Definition) -> str:
     return " ".join(lines)
 
 
-def _said(path: Path) -> str:
-    """The source of a spec file, or what it is about where it names none."""
+def _about(path: Path) -> str:
+    """The `source` of a spec file, or its `about` if it names no source."""
     report = Report()
     whole = read_shape(Source(path.name, path.read_text(encoding="utf-8")), report)
     assert whole is not None and not report.failed, f"{path} does not read"

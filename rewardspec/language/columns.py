@@ -1,4 +1,4 @@
-"""Columns: what a signal or measured component can be, and the reward function that fills it."""
+"""Columns: the domain of a signal or measured component, and the reward function that fills it."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from rewardspec.text.diagnostics import Report, shorten
 
 
 def has_function(block: Block) -> bool:
-    """Whether a column is said to be filled by a reward function."""
+    """Whether a column names a reward function: `use:` or `python:`."""
     return "use" in block.place or "python" in block.place
 
 
 def read_function(name: str, block: Block, report: Report) -> Use | None:
-    """The reward function of a column; None where there is none, or it is wrong."""
+    """The reward function of a column; None if it has none or the declaration is wrong."""
     if not has_function(block):
         if "with" in block.place:
             span = block.place["with"].name
             report.error("options-alone", f"`{name}` has options but no `use`", span, help="add `use:`")
         return None
     if "use" not in block and "python" not in block:
-        return None  # what stands there is no text, which has been said
-    from rewardspec.language.uses import read_use  # brings pydantic, which takes a tenth of a second
+        return None  # the value is not text: reported already
+    from rewardspec.language.uses import read_use  # imports pydantic, which takes a tenth of a second
 
     use = read_use(name, block, report)
     if use is None:
         return None
     for part in ("values", "range", "level"):
         if part in block.place and (use.reward is not None or part == "level"):
-            brings = f"`{name}` has its `{part}` from the reward function" if part != "level" else ""
-            message = brings or "a reward function gives a value for every rollout"
-            report.error("two-domains", message, block.place[part].name, help="leave it out")
+            brings = f"`{name}` gets its `{part}` from the reward function" if part != "level" else ""
+            message = brings or "a reward function returns one value for each rollout"
+            report.error("two-domains", message, block.place[part].name, help=f"remove `{part}`")
             return None
     return use
 
 
 def is_worked_out(use: Use | None) -> bool:
-    """Whether a reward function is an expression over columns that trainers measure themselves."""
+    """Whether a reward function is an expression over columns that the trainer fills, such as `tokens`."""
     return use is not None and use.reward is not None and use.reward.expression is not None
 
 
 def tokens_column(use: Use) -> Column:
-    """The column `tokens` that a reward function reads, where the spec does not declare it."""
+    """The column `tokens` for a reward function that reads it in a spec that does not declare it."""
     amount = interval(Fraction(0), inf)
     return Column("tokens", use.span, amount, amount, use.span, Level.ROLLOUT, "error", False)
 
 
 def read_column(name: str, block: Block, report: Report, use: Use | None = None, gated: bool = False) -> Column | None:
-    """The column of a signal or measured component; None where it does not say what it can be."""
+    """The column of a signal or measured component; None if its domain is missing or wrong."""
     place = block.place
     wrote = [part for part in ("values", "range") if part in place]
     brought = use.domain if use is not None else None
@@ -65,7 +65,7 @@ def read_column(name: str, block: Block, report: Report, use: Use | None = None,
     if not wrote and brought is None:
         report.error(
             "no-domain",
-            f"nothing says what `{name}` can be",
+            f"`{name}` has no domain",
             place.name,
             help="add `values: [0, 1]`, `range: [0, .inf]`, `use:`, or, for a component, `expr:`",
         )
@@ -79,7 +79,7 @@ def read_column(name: str, block: Block, report: Report, use: Use | None = None,
     if use is not None and use.only_when is not None and missing == "error" and not gated:
         report.error(
             "missing-everywhere-else",
-            f"`{name}` is measured only where this holds, and elsewhere a missing value is an error",
+            f"`{name}` is missing where `only_when` is false, and a missing value is an error",
             use.only_when.span,
             help=f"add `missing: ignore`, or `when: {use.only_when.span.text}`",
         )
@@ -89,8 +89,8 @@ def read_column(name: str, block: Block, report: Report, use: Use | None = None,
     declared = domain
     if missing == "zero":
         if domain.symbols:
-            message = f"`{name}` holds names: no 0 can stand for a missing one"
-            report.error("missing-zero", message, place["missing"].name)
+            message = f"the values of `{name}` are names, so a missing one cannot be 0"
+            report.error("missing-zero", message, place["missing"].name, help="write `missing: ignore`")
             return None
         domain = domain if 0 in domain else domain.union(finite([Fraction(0)]))
     level = Level[block.word("level", "rollout").upper()]
@@ -99,7 +99,7 @@ def read_column(name: str, block: Block, report: Report, use: Use | None = None,
 
 
 def read_domain(block: Block, report: Report) -> Domain | None:
-    """What `values` or `range` say; None where neither says it, or wrongly."""
+    """The domain under `values` or `range`; None if there is neither, or it is wrong."""
     values, ends = block.several("values"), block.several("range")
     if values is not None:
         return _values(values, report)
@@ -109,7 +109,7 @@ def read_domain(block: Block, report: Report) -> Domain | None:
 def _values(scalars: tuple[Scalar, ...], report: Report) -> Domain | None:
     if len(scalars) > MOST_VALUES:
         span = scalars[0].span.to(scalars[-1].span)
-        report.error("too-large", f"over {MOST_VALUES} values", span, help="declare a `range:`")
+        report.error("too-large", f"more than {MOST_VALUES} values", span, help="declare a `range:` instead")
         return None
     literals = [read_literal(scalar, report) for scalar in scalars]
     if any(value is None for value in literals):
@@ -119,7 +119,7 @@ def _values(scalars: tuple[Scalar, ...], report: Report) -> Domain | None:
             report.error("infinite-value", "a value cannot be infinite", scalar.span, help=NAMES["inf"])
             return None
         if literals.count(value) > 1:
-            message = f"`{shorten(scalar.text)}` stands twice"
+            message = f"`{shorten(scalar.text)}` is listed twice"
             report.error("duplicate-value", message, scalar.span, help="keep one of them")
             return None
     names = tuple(value for value in literals if isinstance(value, str))
@@ -129,18 +129,18 @@ def _values(scalars: tuple[Scalar, ...], report: Report) -> Domain | None:
         wrong = next(s for s, value in zip(scalars, literals, strict=True) if isinstance(value, str))
         report.error(
             "mixed-values",
-            "numbers and names cannot stand together",
+            "the list mixes numbers and names",
             wrong.span,
-            help=_number_instead(wrong.text) or "write numbers, or names alone",
+            help=_number_instead(wrong.text) or "write only numbers, or only names",
         )
         return None
     return finite([value for value in literals if isinstance(value, Fraction)])
 
 
 def _number_instead(text: str) -> str | None:
-    """What to write where a number is wanted, for a name that is one elsewhere."""
+    """The help for a name that is a number in other languages: `true`, `inf`."""
     if text.lower() in ("yes", "no", "true", "false", "on", "off"):
-        return f"`{text}` is a name here; a truth value is written 1 or 0"
+        return f"`{text}` is a name here: write 1 or 0"
     return NAMES["inf"] if text.lower() in ("inf", "infinity") else None
 
 
@@ -158,9 +158,9 @@ def _range(pair: tuple[Scalar, ...], report: Report) -> Domain | None:
     if lo >= hi:
         report.error(
             "empty-range",
-            f"a range from {pair[0].text} to {pair[1].text} holds nothing" if lo > hi else "a range of one value",
+            f"the range from {pair[0].text} to {pair[1].text} is empty" if lo > hi else "the range is a single value",
             pair[0].span.to(pair[1].span),
-            help=f"did you mean `[{pair[1].text}, {pair[0].text}]`?" if lo > hi else "declare `values:`",
+            help=f"did you mean `[{pair[1].text}, {pair[0].text}]`?" if lo > hi else "declare `values:` instead",
         )
         return None
     return interval(lo, hi)

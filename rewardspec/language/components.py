@@ -1,7 +1,4 @@
-"""Components: what is rewarded, as expressions of the language itself.
-
-What `scale`, `when` or `stages` mean is written here with the language's own functions and the prelude's.
-"""
+"""Components as expressions: `scale`, `when` and `stages` expand to the language's own functions and the prelude's."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _OF_COLUMNS = ("values", "level", "missing", "outside", "use", "python", "with")
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """A component as it was read, its column and its reward function, and whether anything in it is wrong."""
+    """A component with its column and its reward function. `damaged`: something in it is wrong."""
 
     component: Component
     column: Column | None
@@ -30,10 +27,10 @@ class Read:
 
 
 def read_component(name: str, block: Block, report: Report) -> Read:
-    """A component with everything that is wrong in it reported."""
+    """A component; all its mistakes are reported."""
     place = block.place
     when = read_expression(block.one("when"), report)
-    short = block.one("expr")  # a component can be an expression and nothing else
+    short = block.one("expr")  # `half: 0.5 * x` is a whole component
     sources = [part for part in ("expr", "stages") if part in place or (part == "expr" and short and short.text)]
     use = read_function(name, block, report)
     column, value = None, None
@@ -41,7 +38,7 @@ def read_component(name: str, block: Block, report: Report) -> Read:
     if sources:
         value, stages = _derived(name, block, sources, report)
     elif has_function(block) and use is None:
-        pass  # what is wrong with the function has been said
+        pass  # the function is wrong: reported already
     elif not any(part in place for part in ("values", "range", "use")):
         read_column(name, block, report, use)
     elif use is not None and is_worked_out(use):
@@ -58,11 +55,11 @@ def read_component(name: str, block: Block, report: Report) -> Read:
             "otherwise-alone",
             f"`{name}` has `otherwise` but no `when`",
             place["otherwise"].name,
-            help="say `when:` it counts, or leave `otherwise` out",
+            help="add `when:`, or remove `otherwise`",
         )
     if "squash" in place and "stages" not in sources:
-        help = "leave it out, or write `expr: sigmoid(...)`"
-        report.error("not-staged", "`squash` is for `stages`", place["squash"].name, help=help)
+        help = "remove it, or write `expr: sigmoid(...)`"
+        report.error("not-staged", f"`{name}` has `squash` but no `stages`", place["squash"].name, help=help)
     weight = read_expression(block.one("weight"), report)
     damaged = value is None or ("weight" in place and weight is None)
     if weight is None and "weight" not in place:
@@ -72,7 +69,7 @@ def read_component(name: str, block: Block, report: Report) -> Read:
 
 
 def read_allow(block: Block) -> dict[str, Span]:
-    """The findings that a spec or a component allows, and where it says so."""
+    """The findings that a spec or component allows: code to the place of the entry."""
     allow = block.block("allow")
     return {code: allow.place[code].name for code, _ in allow.ones()}
 
@@ -91,22 +88,22 @@ def _measured(block: Block, column: Column | None) -> Expr | None:
 
 def _worked_out(block: Block, use: Use, report: Report) -> Expr | None:
     """The value of a component whose reward function is an expression over other columns."""
-    from rewardspec.language.uses import as_expression  # brings pydantic, which takes a tenth of a second
+    from rewardspec.language.uses import as_expression  # imports pydantic, which takes a tenth of a second
 
     assert use.reward is not None
     wrong = [part for part in ("missing", "outside") if part in block.place]
     for part in wrong:
         report.error(
             "not-measured",
-            f"`{part}` is for what is measured; `{use.reward.name}` is worked out from `tokens`",
+            f"`{part}` needs a measured column; `{use.reward.name}` is computed from `tokens`",
             block.place[part].name,
-            help="say it of `tokens`, under `signals:`",
+            help=f"set `{part}` on `tokens`, under `signals:`",
         )
     return None if wrong else as_expression(use, report)
 
 
 def _derived(name: str, block: Block, sources: list[str], report: Report) -> tuple[Expr | None, tuple[Stage, ...]]:
-    """The value of a component that has an expression or stages, and the stages."""
+    """The value of a component with `expr` or `stages`, and its stages."""
     place = block.place
     if len(sources) == 2:
         span = place["stages"].name
@@ -115,8 +112,9 @@ def _derived(name: str, block: Block, sources: list[str], report: Report) -> tup
     usable = True
     for part in _OF_COLUMNS + (() if "scale" in block else ("range",)):
         if part in place:
-            help = "a derived value's domain is inferred" if part in ("values", "range") else "leave it out"
-            message = f"`{part}` is for what is measured; `{name}` is derived"
+            inferred = ": the domain of a derived value is inferred" if part in ("values", "range") else ""
+            help = f"remove `{part}`{inferred}"
+            message = f"`{part}` needs a measured component; `{name}` is derived"
             report.error("not-measured", message, place[part].name, help=help)
             usable = False
     if sources == ["expr"]:
@@ -126,7 +124,7 @@ def _derived(name: str, block: Block, sources: list[str], report: Report) -> tup
     if written is None:
         return None, ()
     if not written:
-        report.error("no-stages", f"`{name}` has an empty list of stages", place["stages"].name)
+        report.error("no-stages", f"the list of stages of `{name}` is empty", place["stages"].name)
         return None, ()
     stages: list[Stage] = []
     for stage in written:
@@ -139,7 +137,7 @@ def _derived(name: str, block: Block, sources: list[str], report: Report) -> tup
 
 
 def _summed(stages: list[Stage], squash: str) -> Expr:
-    """Stages as a sum: each counts once its condition and all those before it hold."""
+    """Stages as a sum: each counts if its condition and all earlier ones are true."""
     terms: list[Expr] = []
     passed: list[Expr] = []
     for i, stage in enumerate(stages):
@@ -155,7 +153,7 @@ def _summed(stages: list[Stage], squash: str) -> Expr:
 def _scaled(name: str, value: Expr, block: Block, use: Use | None, of_domain: Report, report: Report) -> Expr | None:
     """A value with the ends of its domain mapped to those of `scale`.
 
-    of_domain: for what is wrong with the domain, where that has not been said.
+    of_domain: receives mistakes in the domain.
     """
     span = block.place["scale"].name
     ends = block.several("scale")
@@ -167,13 +165,13 @@ def _scaled(name: str, value: Expr, block: Block, use: Use | None, of_domain: Re
     if domain is None or not domain.bounded or domain.symbols:
         report.error(
             "scale-without-range",
-            f"nothing bounds `{name}`, so `scale` has nothing to map from",
+            f"`{name}` has no bounds, so `scale` cannot map it",
             span,
-            help="give it a `range:` with two finite ends",
+            help="declare a `range:` with two finite ends",
         )
         return None
     if domain.lo == domain.hi:
-        report.error("scale-without-range", f"`{name}` has one value only, so `scale` has nothing to map from", span)
+        report.error("scale-without-range", f"`{name}` has one value only, so `scale` cannot map it", span)
         return None
     known = [Number(span, Fraction(end)) for end in (domain.lo, domain.hi)]
     return _call("rescale", value, *known, low, high)

@@ -1,6 +1,6 @@
-"""What a spec declares: one form of each declaration, read but not yet given meaning.
+"""The declarations of a spec: read, not yet lowered to a graph.
 
-Everything below stands on these. Neither YAML nor the tables of keys are known past the reader (`reader.py`).
+The later stages see only these. YAML and the tables of keys end at the reader (`reader.py`).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ RESERVED = frozenset({*AXES, *GIVEN, "advantage", "raw", "ignore"})
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """What is measured: a column of the rollouts."""
+    """A measured column of the rollouts."""
 
     name: str
     span: Span
-    declared: Domain  # what a value that is measured can be
-    domain: Domain  # the same, and the 0 that stands for a missing one
+    declared: Domain  # of measured values
+    domain: Domain  # the same, with the 0 that replaces a missing value
     domain_span: Span
     level: Level
     missing: str  # "error", "ignore" or "zero"
     clip: bool
-    gated: bool = False  # a closed gate replaces a missing value, so the gate decides, not the column
+    gated: bool = False  # missing only where a gate is closed, which replaces the value
 
 
 @dataclass(frozen=True, eq=False)
 class Use:
     """A column that a reward function fills.
 
-    reward: None for a function of the user's, whose place is `python`. inputs: for each input of the reward the
-    column of the data set that holds it. only_when: asked only where this holds, missing elsewhere.
+    reward: None for the user's own function, whose path is `python`. inputs: for each input of the reward the
+    column of the data set that holds it. only_when: called where this is true, missing elsewhere.
     """
 
     column: str
@@ -74,7 +74,7 @@ class Definition:
     """A name or function of the prelude or of `define:`."""
 
     signature: Signature
-    body: Expr | None  # None where it could not be read
+    body: Expr | None  # None if it did not parse
     prelude: bool
 
     @property
@@ -84,7 +84,7 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One stage of a component, as it is written: what it adds, and its own condition."""
+    """One stage of a component as written: the value that it adds, and its own condition."""
 
     add: Expr
     when: Expr | None
@@ -92,36 +92,36 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """What is rewarded: its shaped value and its weight as expressions, and the keys they come from.
+    """A component: its shaped value and its weight as expressions, and the keys that they come from.
 
-    `component.says("scale")` tells whether a key was written, `component.place.of("scale")` where.
+    `component.says("scale")` is whether a key was written, `component.place.of("scale")` where.
     """
 
     name: str
     place: Place
-    value: Expr | None  # with stages, scale and gate in it; None where something in them is wrong
+    value: Expr | None  # includes stages, scale and gate; None if something in them is wrong
     weight: Expr | None  # 1 where none was written
     when: Expr | None = None
     stages: tuple[Stage, ...] = ()
-    allow: Mapping[str, Span] = field(default_factory=dict)  # findings that are meant here, with their places
+    allow: Mapping[str, Span] = field(default_factory=dict)  # allowed findings, with their places
 
     @property
     def span(self) -> Span:
         return self.place.name
 
     def says(self, key: str) -> bool:
-        """Whether the spec has this key for the component."""
+        """Whether the component has this key."""
         return key in self.place
 
 
 @dataclass(frozen=True, eq=False)
 class RewardTokens:
-    """The `condition:` of a spec: the tokens, how often each is drawn, and which trajectory has which."""
+    """The `condition:` of a spec: the tokens, the probability of each, and the conditions that assign them."""
 
     span: Span
     tokens: Mapping[str, str]  # name to text
     prior: Mapping[str, Fraction]  # name to probability; adds up to 1
-    labels: Mapping[str, Expr]  # name to condition, of all but the last; empty where the spec says none
+    labels: Mapping[str, Expr]  # name to condition, all but the last; empty if the spec has none
     template: str  # with `{prompt}` and `{token}`
 
 
@@ -142,15 +142,15 @@ class Declarations:
     values: Mapping[str, Definition] = field(default_factory=dict)  # definitions without parameters
     functions: Mapping[str, Definition] = field(default_factory=dict)  # definitions with parameters
     uses: Mapping[str, Use] = field(default_factory=dict)  # columns that reward functions fill
-    outcome: Expr | None = None  # under which a rollout is right
+    outcome: Expr | None = None  # the condition that makes a rollout right
     keep: Expr | None = None
     refill: Expr | None = None
     advantage: Expr | None = None
     guarantees: Mapping[str, Expr] = field(default_factory=dict)
     reward_tokens: RewardTokens | None = None
-    allow: Mapping[str, Span] = field(default_factory=dict)  # findings that are meant, with their places
+    allow: Mapping[str, Span] = field(default_factory=dict)  # allowed findings, with their places
     eps: Fraction = Fraction(1, 10**6)
     ddof: Fraction = Fraction(1)
     dialect: str | None = None
-    given: Mapping[str, Fraction] = field(default_factory=dict)  # `step` and the like, where they are known already
-    damaged: frozenset[str] = frozenset()  # names whose declaration is wrong: no more is said of them
+    given: Mapping[str, Fraction] = field(default_factory=dict)  # fixed values of `step`, `progress` and others
+    damaged: frozenset[str] = frozenset()  # names whose declaration is wrong: not reported again

@@ -1,4 +1,4 @@
-"""Definitions: names, constants and functions of `define:` and of the prelude."""
+"""Definitions: the names, constants and functions of `define:` and of the prelude."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rewardspec.text.source import Source, Span
 
 @dataclass(eq=False)
 class Definitions:
-    """What is defined: names without parameters, functions, and names whose definition is wrong."""
+    """The definitions of a file: `values` have no parameters; `damaged` are names whose definition is wrong."""
 
     values: dict[str, Definition] = field(default_factory=dict)
     functions: dict[str, Definition] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Definitions:
 
 
 def read_definitions(whole: Block, report: Report, is_prelude: bool = False) -> Definitions:
-    """The definitions of a file; those of the prelude may take any name."""
+    """The definitions of a file; the prelude may define any name."""
     found = Definitions()
     define = whole.block("define")
     for text, scalar in define.ones():
@@ -42,7 +42,9 @@ def read_definitions(whole: Block, report: Report, is_prelude: bool = False) -> 
             continue
         if name in holder:
             first = holder[name].signature.span
-            report.error("duplicate-name", f"`{name}` is defined twice", key.span, labels=(Label(first, "first here"),))
+            report.error(
+                "duplicate-name", f"`{name}` is defined twice", key.span, labels=(Label(first, "first defined here"),)
+            )
             continue
         holder[name] = Definition(signature, read_expression(scalar, report), is_prelude)
     return found
@@ -64,16 +66,16 @@ def _definable(whole: Block, signature: Signature, found: Definitions, report: R
     if is_value and section is not None:
         report.error(
             "duplicate-name",
-            f"`{name}` is defined, and also stands under `{section}`",
+            f"`{name}` is both a definition and a {section.removesuffix('s')}",
             signature.span,
-            labels=(Label(whole.block(section).place[name].name, "here"),),
+            labels=(Label(whole.block(section).place[name].name, f"the {section.removesuffix('s')}"),),
             help="rename one of them",
         )
         return False
     if (name in RESERVED and is_value) or (name in FUNCTIONS and not is_value):
         report.error(
             "reserved-name",
-            f"`{name}` has a meaning of its own in the language",
+            f"`{name}` is a reserved name",
             signature.span,
             help="choose another name",
         )
@@ -81,14 +83,14 @@ def _definable(whole: Block, signature: Signature, found: Definitions, report: R
         return False
     for parameter, _ in signature.parameters or ():
         if parameter in RESERVED:
-            message = f"`{parameter}` cannot be a parameter: it has a meaning of its own"
-            report.error("reserved-name", message, signature.span)
+            message = f"the parameter `{parameter}` is a reserved name"
+            report.error("reserved-name", message, signature.span, help="choose another name")
             return False
     return True
 
 
 def set_constants(found: Definitions, constants: Mapping[str, str], report: Report) -> None:
-    """Replace what definitions say by texts of numbers, as `--set` gives them."""
+    """Replace the values of definitions by texts of numbers, as `--set` gives them."""
     for name, text in constants.items():
         source = Source(f"--set {name}", text)
         expr = parse_expression(text, source.span, report)
@@ -96,9 +98,9 @@ def set_constants(found: Definitions, constants: Mapping[str, str], report: Repo
         if old is None:
             report.error(
                 "unknown-constant",
-                f"`{shorten(name)}` is not defined in the spec, so it cannot be set",
+                f"the spec does not define `{shorten(name)}`",
                 source.span(0, len(text)),
-                help=did_you_mean(name, found.values, "constants are set under `define:`"),
+                help=did_you_mean(name, found.values, "`--set` changes constants under `define:`"),
             )
         elif expr is not None and constant(expr) is None:
             report.error("not-a-constant", f"`{shorten(text)}` is not a number", source.span(0, len(text)))

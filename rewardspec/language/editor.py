@@ -1,4 +1,4 @@
-"""For editors and habits: the JSON Schema of a spec, and a new spec from a published one."""
+"""The JSON Schema of a spec, for editors, and a new spec from a published one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WITH = {"anyOf": [{"required": ["use"]}, {"required": ["python"]}]}
 
 
 def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schema:
-    """The JSON Schema (draft 2020-12) of a spec, with what every key means, for completion and hover.
+    """The JSON Schema (draft 2020-12) of a spec, with a description of every key for completion and hover.
 
-    It refuses what `check` refuses as far as a schema can tell, and never what `check` takes without a word.
-    findings: those that can be allowed, with what they are; of_spec: those that no component can allow.
+    It accepts every spec that `check` accepts, and rejects what a schema can of the rest.
+    findings: codes that `allow` takes, with descriptions; of_spec: the codes that no component can allow.
     """
     whole = schema(SPEC)
     keys = whole["properties"]
@@ -45,14 +45,17 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schem
         keys[section]["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z_0-9]*$", "not": {"enum": taken}}
     keys["components"] |= {"minProperties": 1, "maxProperties": MOST_COMPONENTS}
     whole |= {"required": ["rewardspec", "components", "advantage"], "dependentRequired": {"refill": ["keep"]}}
-    for name, short in (("Component", "an expression: short for `{expr: ...}`"), ("Stage", "what is added, at once")):
+    for name, short in (
+        ("Component", "an expression: short for `{expr: ...}`"),
+        ("Stage", "a value: short for `{add: ...}`"),
+    ):
         part = parts.pop(name)
         parts[name] = {"anyOf": [part, {**_TEXT, "description": short}], "description": part["description"]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rewardspec", "$defs": parts, **whole}
 
 
 def _measured(sources: list[str], more: dict[str, Schema]) -> Schema:
-    """What has to stand, and what cannot stand, beside the keys of something that is measured."""
+    """The keys that a measured part requires and excludes, key by key."""
     return {
         "anyOf": [{"required": [source]} for source in sources],
         "dependentSchemas": {
@@ -66,7 +69,7 @@ def _measured(sources: list[str], more: dict[str, Schema]) -> Schema:
 
 
 def _derived() -> dict[str, Schema]:
-    """The same for what only a component has."""
+    """The same for the keys that only a component has."""
     measured = ("values", "level", "missing", "outside", "use", "python", "with")
     return {
         "expr": {**_without("stages", *measured), "dependentRequired": {"range": ["scale"]}},
@@ -83,8 +86,8 @@ def _without(*keys: str) -> Schema:
 def spec_like(name: str, like: str) -> str:
     """The text of a published spec under another name.
 
-    like: its path under `specs/`, its name, or the end of either. Raises ValueError, with all that would
-    do, where there is none or several.
+    like: its path under `specs/`, its file name or its `name:`. Raises ValueError, with the choices, if no spec or
+    several match.
     """
     found = {}
     for path in shipped_specs():
@@ -97,11 +100,11 @@ def spec_like(name: str, like: str) -> str:
         known = ", ".join(found) or ", ".join(
             p.relative_to(resource("specs")).with_suffix("").as_posix() for p in shipped_specs()
         )
-        raise ValueError(f"{'several specs are' if found else 'no spec is'} called {like!r}: {known}")
+        raise ValueError(f"{'several specs are' if found else 'no spec is'} named {like!r}: {known}")
     ((_, text),) = found.values()
     return re.sub(r"^name: .+$", lambda _: f"name: {name}", text, count=1, flags=re.M)
 
 
 def is_name(name: str) -> bool:
-    """Whether a text can stand after `name:` as it is, and be the name of a file."""
+    """Whether a text can be the `name:` of a spec, unquoted, and the name of its file."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None and Path(name).name == name

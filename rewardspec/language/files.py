@@ -12,16 +12,16 @@ MOST_BYTES = LARGEST_FILE * 4
 
 
 def read_file(path: str | PathLike[str]) -> tuple[Source | None, Report]:
-    """The text of a file; None where it is too large or not UTF-8."""
+    """The text of a file; None if it is too large or not UTF-8."""
     with open(path, "rb") as file:
         return read_bytes(file.read(MOST_BYTES + 1), str(path))
 
 
 def read_bytes(data: bytes, name: str) -> tuple[Source | None, Report]:
-    """The text that the bytes of a file are; None where they are over `MOST_BYTES`, or not UTF-8."""
+    """The text of a file's bytes; None if they are more than `MOST_BYTES` or not UTF-8."""
     report = Report()
     if len(data) > MOST_BYTES:
-        report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", Source(name, "").span(0, 0))
+        report.error("too-large", f"the spec is larger than {LARGEST_FILE // 1024} KiB", Source(name, "").span(0, 0))
         return None, report
     try:
         return Source(name, data.decode("utf-8-sig").replace("\r\n", "\n")), report

@@ -1,4 +1,4 @@
-"""What a spec file may hold: the keys of each part, what stands under them, and what they mean.
+"""The keys of each part of a spec file, with the kind of value and the meaning of each.
 
 The reader (`shape.py`) and the JSON schema for editors (`editor.py`) both follow these tables.
 """
@@ -14,7 +14,7 @@ from rewardspec.ops.domain import MOST_VALUES
 VERSION = "1"
 Schema = Mapping[str, Any]  # a piece of JSON Schema
 
-# Editors are told nothing that refuses what is read here. What YAML takes for null is a text to us, or nothing.
+# The schema accepts everything that the reader accepts. YAML's null is a text to the reader, or nothing.
 _ANY = ["string", "number", "boolean", "null"]
 _EXPRESSION: Schema = {"type": ["string", "number", "boolean"], "pattern": r"\S", "description": "an expression"}
 _NUMBER: Schema = {"type": ["number", "string"], "pattern": r"\S", "description": "a number, such as `0.5` or `1/3`"}
@@ -29,14 +29,14 @@ class One:
 
 @dataclass(frozen=True, eq=False)
 class Reason:
-    """Why a finding is meant: a text in words."""
+    """The reason for an allowed finding: a text with words in it."""
 
     schema: Schema = field(default_factory=lambda: {"type": ["string"], "pattern": r"\S"})
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """One of several words; `default` where none is written."""
+    """One of several words; `default` if the key is absent."""
 
     words: tuple[str, ...]
     default: str | None = None
@@ -44,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Several:
-    """A list of single values, one at least."""
+    """A list of at least one single value."""
 
     item: Schema
 
@@ -58,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """Names of the user's, each with a value of one kind. `limits`: more for editors."""
+    """Names that the user chooses, each with a value of one kind. `limits`: more rules for editors."""
 
     each: One | Reason | Part
     limits: Schema = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Free:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A mapping with keys of its own. `short`: the key that a single value in its place stands for."""
+    """A mapping with fixed keys. `short`: the key that a single value in place of the mapping sets."""
 
     name: str
     about: str
@@ -82,7 +82,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A list of mappings that have keys of their own."""
+    """A list of mappings with fixed keys."""
 
     each: Part
 
@@ -92,7 +92,7 @@ Kind = One | Reason | Choice | Several | Pair | Named | Free | Part | Parts
 
 @dataclass(frozen=True, eq=False)
 class Key:
-    """What stands under a key, and what it means. `required`: the part is left out where it is missing."""
+    """The kind of value under a key, and its meaning. `required`: without it the part is ignored."""
 
     kind: Kind
     about: str
@@ -102,83 +102,85 @@ class Key:
 _TEXT, _FORMULA, _A_NAME = One(), One(_EXPRESSION), One({"type": ["string"], "pattern": r"\S"})
 _FORMULAS = Named(_FORMULA, {"type": ["object", "null"]})
 _SHARE: Schema = {**_NUMBER, "minimum": 0, "maximum": 1}
-_REASONS = Named(Reason({"type": ["string"], "pattern": r"\S", "description": "why it is meant here"}))
+_REASONS = Named(Reason({"type": ["string"], "pattern": r"\S", "description": "the reason for allowing it"}))
 
 _MEASURED = {
-    "about": Key(_TEXT, "what it is"),
+    "about": Key(_TEXT, "a description"),
     "values": Key(Several({"type": _ANY, "pattern": r"\S"}), "every value it can have: numbers, or names"),
     "range": Key(Pair(_NUMBER), "lowest and highest value; `.inf` for no bound"),
-    "level": Key(Choice(("rollout", "group", "batch"), "rollout"), "what there is one value for"),
+    "level": Key(Choice(("rollout", "group", "batch"), "rollout"), "one value for each rollout, group or batch"),
     "missing": Key(
         Choice(("error", "ignore", "zero"), "error"),
-        "what a value that was not measured is: an error, left out, or 0",
+        "a missing value is an error, ignored, or 0",
     ),
     "outside": Key(
         Choice(("error", "clip"), "error"),
-        "what a value outside its domain is: an error, or the nearest one inside",
+        "a value outside its domain is an error, or clipped to the nearest value inside",
     ),
-    "use": Key(_A_NAME, "a reward function by name, which brings its domain"),
+    "use": Key(_A_NAME, "a reward function by name; it sets the domain"),
     "with": Key(Free(), "options of the reward function; `only_when`: a condition"),
-    "python": Key(_A_NAME, "a reward function of your own: `package.module:function`"),
+    "python": Key(_A_NAME, "your own reward function: `package.module:function`"),
 }
 
-SIGNAL = Part("Measured", "A signal: measured for every rollout (or group, or batch), not rewarded as such.", _MEASURED)
+SIGNAL = Part("Measured", "A signal: measured for every rollout, group or batch, and not rewarded itself.", _MEASURED)
 
 STAGE = Part(
     "Stage",
-    "One stage of a staged component: `add` counts once `when` and all before it hold.",
+    "One stage of a component: `add` counts if `when` and those of all earlier stages are true.",
     {
-        "add": Key(_FORMULA, "what is added", required=True),
-        "when": Key(_FORMULA, "condition, beside those of all stages before"),
+        "add": Key(_FORMULA, "the value that the stage adds", required=True),
+        "when": Key(_FORMULA, "condition, in addition to those of all earlier stages"),
     },
     short="add",
 )
 
 COMPONENT = Part(
     "Component",
-    "What is rewarded: measured, scored by a reward function, or derived (`expr`, `stages`).",
+    "A reward: measured, scored by a reward function, or derived (`expr`, `stages`).",
     {
         **_MEASURED,
-        "expr": Key(_FORMULA, "the value, where it is derived"),
+        "expr": Key(_FORMULA, "the value of a derived component"),
         "stages": Key(Parts(STAGE), "a list of stages, each with `add` and `when`"),
-        "squash": Key(Choice(("sigmoid",)), "what every stage after the first is passed through"),
-        "scale": Key(Pair(_EXPRESSION), "new lowest and highest value, affinely"),
-        "when": Key(_FORMULA, "the value counts only where this holds"),
-        "otherwise": Key(_FORMULA, "the value elsewhere, or `ignore`"),
-        "weight": Key(_FORMULA, "a number or expression; below 0 it is a penalty"),
-        "allow": Key(_REASONS, "findings that are meant: code and reason"),
+        "squash": Key(Choice(("sigmoid",)), "the function applied to every stage after the first"),
+        "scale": Key(Pair(_EXPRESSION), "new lowest and highest value (an affine map)"),
+        "when": Key(_FORMULA, "the gate: the value counts only where this is true"),
+        "otherwise": Key(_FORMULA, "the value where the gate is closed, or `ignore`"),
+        "weight": Key(_FORMULA, "a number or expression; a negative weight is a penalty"),
+        "allow": Key(_REASONS, "allowed findings: code and reason"),
     },
     short="expr",
 )
 
 NUMERICS = Part(
     "Numerics",
-    "`eps` is added to every standard deviation; the divisor is the count less `ddof`.",
+    "`eps` is added to every standard deviation; a variance is divided by the count minus `ddof`.",
     {
-        "eps": Key(One(_SHARE), "added to every standard deviation; 1e-6"),
-        "ddof": Key(One({"anyOf": [{"enum": [0, 1]}, {"type": "string"}]}), "0 or 1; 1"),  # `2/2` is 1, too
+        "eps": Key(One(_SHARE), "added to every standard deviation (default 1e-6)"),
+        "ddof": Key(One({"anyOf": [{"enum": [0, 1]}, {"type": "string"}]}), "0 or 1 (default 1)"),  # `2/2` is 1, too
     },
     may_be_empty=False,
 )
 
 REWARD_TOKENS = Part(
     "Condition",
-    "Reward tokens in the prompt (RC-GRPO): each rollout is told how good it is to be.",
+    "Reward tokens in the prompt (RC-GRPO): each token requests a quality of answer.",
     {
         "tokens": Key(
             Named(One({"type": _ANY, "minLength": 1}), {"minProperties": 2}),
-            "name: text of the token; at inference the first is asked for",
+            "name: text of the token; at inference the first is used",
             required=True,
         ),
         "prior": Key(
             Named(One(_SHARE)),
-            "name: probability that a rollout is given the token; the last has the rest",
+            "name: probability that a rollout gets the token; the last token gets the rest",
             required=True,
         ),
-        "label": Key(_FORMULAS, "name: condition under which a trajectory has the token; the last has the rest"),
+        "label": Key(
+            _FORMULAS, "name: condition under which a trajectory gets the token; the last token gets the rest"
+        ),
         "template": Key(
             One({"type": ["string"], "pattern": r"\{token\}"}),
-            "text after the prompt, with `{token}` in it",
+            "text after the prompt, containing `{token}`",
             required=True,
         ),
     },
@@ -189,22 +191,20 @@ SPEC = Part(
     "A reward spec.",
     {
         "rewardspec": Key(One({"enum": [int(VERSION), VERSION]}), "the version of the language: 1", required=True),
-        "name": Key(_TEXT, "what the spec is called"),
-        "about": Key(_TEXT, "what it is for"),
-        "source": Key(_TEXT, "where it is from: paper, section, equation"),
-        "signals": Key(
-            Named(SIGNAL, {"type": ["object", "null"]}), "what is measured for every rollout, not rewarded as such"
-        ),
-        "components": Key(Named(COMPONENT), "what is rewarded"),
+        "name": Key(_TEXT, "the name of the spec"),
+        "about": Key(_TEXT, "the purpose of the spec"),
+        "source": Key(_TEXT, "its source: paper, section, equation"),
+        "signals": Key(Named(SIGNAL, {"type": ["object", "null"]}), "measured inputs that are not rewarded themselves"),
+        "components": Key(Named(COMPONENT), "the rewards, by name"),
         "outcome": Key(_FORMULA, "condition under which a rollout is right: `correct >= 1`"),
-        "define": Key(_FORMULAS, "names, constants and functions: `half(x): 0.5 * x`"),
+        "define": Key(_FORMULAS, "your own constants and functions: `half(x): 0.5 * x`"),
         "numerics": Key(NUMERICS, "`eps` (1e-6) and `ddof` (1)"),
         "keep": Key(_FORMULA, "condition under which a group stays in the batch"),
-        "refill": Key(_FORMULA, "score by which kept groups are drawn for the places of others"),
+        "refill": Key(_FORMULA, "score by which kept groups are drawn to replace the dropped ones"),
         "advantage": Key(_FORMULA, "a scheme such as `gdpo`, or any expression"),
-        "guarantees": Key(_FORMULAS, "name: condition that must hold in every group"),
+        "guarantees": Key(_FORMULAS, "name: condition that must be true in every group"),
         "condition": Key(REWARD_TOKENS, "reward tokens in the prompt"),
-        "allow": Key(_REASONS, "findings that are meant: code and reason"),
+        "allow": Key(_REASONS, "allowed findings: code and reason"),
     },
 )
 

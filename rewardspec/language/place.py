@@ -1,4 +1,4 @@
-"""Where a declaration stands in its file, key by key."""
+"""The place of a declaration in its file, key by key."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rewardspec.text.source import Span
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The text of one declaration: its name, what follows the name, and the places of the keys in that.
+    """The places of one declaration: its name, its value, and the keys inside the value.
 
     `components: {length: {range: [0, 9], weight: 2}}` has `place.at("components", "length", "weight").value.text`
-    equal to `2`. A key stands here if it was written, whether or not its value is right.
+    equal to `2`. Every key that was written is here, also one with a wrong value.
     """
 
     name: Span
@@ -30,12 +30,12 @@ class Place:
         return iter(self.keys)
 
     def at(self, *keys: str) -> Place | None:
-        """The place that the keys lead to; None where one of them was not written."""
+        """The place at the end of a path of keys; None if one of them was not written."""
         found: Place | None = self
         for key in keys:
             found = None if found is None else found.keys.get(key)
         return found
 
     def of(self, key: str) -> Span:
-        """The value of a key; the declaration's name where the key was not written."""
+        """The value of a key; the declaration's name if the key was not written."""
         return self.keys[key].value if key in self.keys else self.name

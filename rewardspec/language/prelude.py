@@ -1,6 +1,6 @@
-"""The definitions that ship with the language, and the dialects: how trainers compute the same schemes.
+"""The prelude (the definitions that ship with the language) and the dialects: the schemes as trainers compute them.
 
-A dialect is a file like the prelude: numerics, and definitions that take the place of the prelude's.
+A dialect is a file like the prelude: numerics, and definitions that replace the prelude's.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rewardspec.text.source import Source
 
 @cache
 def dialects() -> tuple[str, ...]:
-    """The dialects there are, by name."""
+    """The names of the dialects, sorted."""
     return tuple(sorted(path.stem for path in resource("specs/dialects").glob("*.yaml")))
 
 
 @cache
 def prelude(dialect: str | None = None) -> Declarations:
-    """The prelude, as the trainer that `dialect` is named after has it."""
+    """The prelude, with the definitions of a dialect in place of its own."""
     own = _read(resource("specs/prelude.yaml" if dialect is None else f"specs/dialects/{dialect}.yaml"))
     if dialect is None:
         return own
@@ -42,7 +42,7 @@ def _read(path: Path) -> Declarations:
 
 
 def under(declared: Declarations, dialect: str, report: Report) -> Declarations:
-    """A spec's declarations with a trainer's numerics and schemes, and the columns that those read."""
+    """A spec's declarations under a dialect: the trainer's numerics and schemes, and the columns that those read."""
     trainer = prelude(dialect)
     for name in trainer.columns.keys() & declared.columns.keys():
         column = declared.columns[name]
@@ -51,7 +51,7 @@ def under(declared: Declarations, dialect: str, report: Report) -> Declarations:
                 "dialect-column",
                 f"the dialect `{dialect}` reads the column `{name}` as a number for each rollout",
                 column.span,
-                help="rename this one",
+                help=f"rename the column `{name}`",
             )
     columns = {**trainer.columns, **declared.columns}
     return replace(declared, dialect=dialect, eps=trainer.eps, ddof=trainer.ddof, columns=columns)

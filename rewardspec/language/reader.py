@@ -1,4 +1,4 @@
-"""A spec file read: its text to declarations, every mistake in it reported."""
+"""The text of a spec file to its declarations; all mistakes are reported."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from rewardspec.text.source import Source
 
 
 def read_declarations(source: Source, report: Report, constants: Mapping[str, str] = {}) -> Declarations | None:
-    """The declarations of a spec file; None where it is no YAML (reasons in `report`).
+    """The declarations of a spec file; None if it is not YAML (reasons in `report`).
 
-    constants: texts of numbers, in place of what `define:` says of their names.
+    constants: name to the text of a number, which replaces the value under `define:`.
     """
     whole = read_shape(source, report)
     if whole is None:
@@ -78,7 +78,7 @@ def read_declarations(source: Source, report: Report, constants: Mapping[str, st
 
 
 def read_shipped(source: Source, report: Report) -> Declarations:
-    """The prelude, or a dialect: numerics, the columns that it reads, and definitions that may take any name."""
+    """The declarations of the prelude or a dialect: numerics, the columns that it reads, and definitions."""
     whole = read_shape(source, report)
     assert whole is not None, f"{source.name} does not read"
     eps, ddof = read_numerics(whole, report)
@@ -106,7 +106,7 @@ def _text(whole: Block, key: str) -> str | None:
 
 @dataclass(eq=False)
 class Columns:
-    """The columns of a spec while it is read, the functions that fill them, and names whose declaration is wrong."""
+    """The columns of a spec so far, the functions that fill them, and the names whose declaration is wrong."""
 
     whole: Block
     known: dict[str, Column] = field(default_factory=dict)
@@ -118,8 +118,8 @@ class Columns:
         self.keep_function(name, use)
         if use is not None and is_worked_out(use):
             assert use.reward is not None
-            help = "write it under `components:`, with `weight: 0` if it is not rewarded"
-            message = f"`{use.reward.name}` is worked out from other columns"
+            help = "move it to `components:`, with `weight: 0` if it is not rewarded"
+            message = f"`{use.reward.name}` is computed from other columns, so it is not a signal"
             report.error("derived-signal", message, use.span, help=help)
             use = None
         column = read_column(name, block, report, use) if use is not None or not has_function(block) else None
@@ -129,7 +129,7 @@ class Columns:
             self.known[name] = column
 
     def keep_function(self, name: str, use: Use | None) -> None:
-        """Note the function that fills a column, or `tokens`, which a function reads that is an expression."""
+        """Record the function that fills a column; for an expression, the column `tokens` that it reads."""
         if use is None:
             return
         if not is_worked_out(use):
@@ -163,22 +163,22 @@ def _read_components(columns: Columns, report: Report) -> dict[str, Component]:
 
 
 def _usable_name(columns: Columns, name: str, section: str, report: Report) -> bool:
-    """Whether a signal or component can be called so."""
+    """Whether a signal or component can have this name."""
     whole = columns.whole
     span = whole.block(section).place[name].name
     if not NAME.match(name) or name in KEYWORDS:
-        help = "names are letters, digits and `_`, and do not begin with a digit"
-        report.error("bad-name", f"`{shorten(name)}` cannot be a name", span, help=help)
+        help = "use letters, digits and `_`, not a digit first"
+        report.error("bad-name", f"`{shorten(name)}` is not a valid name", span, help=help)
     elif name in RESERVED:
-        message = f"`{name}` has a meaning of its own in the language"
+        message = f"`{name}` is a reserved name"
         report.error("reserved-name", message, span, help="choose another name")
     elif section == "components" and name in whole.block("signals"):
         report.error(
             "duplicate-name",
-            f"`{name}` is a signal and a component",
+            f"`{name}` is both a signal and a component",
             span,
             labels=(Label(whole.block("signals").place[name].name, "the signal"),),
-            help="a component can be measured itself; rename one of them",
+            help="rename one of them, or move the keys of the signal to the component",
         )
     else:
         return True
@@ -191,45 +191,45 @@ def _check_version(whole: Block, report: Report) -> None:
     if said is not None and said.text != VERSION:
         report.error(
             "version",
-            f"version {shorten(said.text)} of the language is not known here",
+            f"unknown language version {shorten(said.text)}",
             said.span,
-            help=f"this release reads `rewardspec: {VERSION}`",
+            help=f"write `rewardspec: {VERSION}`, the version that this release reads",
         )
 
 
 def read_numerics(whole: Block, report: Report) -> tuple[Fraction, Fraction]:
-    """`eps` and `ddof`."""
+    """`eps` and `ddof`, or their defaults."""
     found = {"eps": Declarations.eps, "ddof": Declarations.ddof}
     for name, scalar in whole.block("numerics").ones():
         value = read_literal(scalar, report)
         if isinstance(value, Fraction) and 0 <= value <= 1 and (name == "eps" or value.denominator == 1):
             found[name] = value
         elif value is not None:
-            allowed = "a number from 0 to 1" if name == "eps" else "0 or 1: the count less `ddof` divides the variance"
-            report.error("numerics", f"`{name}` is {allowed}", scalar.span)
+            allowed = "between 0 and 1" if name == "eps" else "0 or 1: a variance is divided by the count minus `ddof`"
+            report.error("numerics", f"`{name}` must be {allowed}", scalar.span)
     return found["eps"], found["ddof"]
 
 
 def _check_sections(whole: Block, damaged: set[str], report: Report) -> None:
-    """What every spec has to say, and what cannot stand alone."""
+    """Report required sections that are missing, and `refill` without `keep`."""
     place = whole.place
     start = place.value.source.span(place.value.start, place.value.start + 1)
     if "components" not in place:
-        report.error("no-components", "the spec rewards nothing", start, help="add `components:`, at least one")
+        report.error("no-components", "the spec has no components", start, help="add `components:` with at least one")
     elif not whole.block("components").held and not damaged:
         span = place["components"].name
-        report.error("no-components", "the spec rewards nothing", span, help="add a component")
+        report.error("no-components", "the spec has no components", span, help="add one: `correct: {values: [0, 1]}`")
     if "refill" in place and "keep" not in place:
         report.error(
             "refill-alone",
-            "nothing leaves the batch, so there is no place to fill",
+            "`refill` has no effect without `keep`: no group is dropped",
             place["refill"].name,
-            help="say which groups stay: `keep: var(total, ddof=0) >= 1e-6`",
+            help="add `keep: var(total, ddof=0) >= 1e-6`",
         )
     if "advantage" not in place:
         report.error(
             "no-advantage",
-            "the spec does not say how rewards become advantages",
+            "the spec has no `advantage`",
             start,
             help="add `advantage: gdpo`, or another scheme",
         )

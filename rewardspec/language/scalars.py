@@ -1,4 +1,4 @@
-"""Expressions and numbers that stand in YAML scalars."""
+"""Expressions and numbers in YAML scalars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rewardspec.text.diagnostics import Label, Report, shorten
 
 
 def read_expression(scalar: Scalar | None, report: Report, allow_empty: bool = False) -> Expr | None:
-    """The tree of an expression that stands in a scalar; None, with the reason reported, if it has none."""
+    """The tree of the expression in a scalar; None, with the reason reported, if it does not parse."""
     if scalar is None or scalar.cut:
         return None
     piece = scalar.slice()
@@ -28,16 +28,16 @@ def read_expression(scalar: Scalar | None, report: Report, allow_empty: bool = F
         del report.diagnostics[before:]
         report.error(
             "yaml-comment",
-            "a ` #` ends the expression: YAML takes the rest of the line for a comment",
+            "` #` begins a YAML comment, which cuts the expression short",
             comment,
-            labels=(Label(scalar.span, "all that is left of the expression"),),
-            help="put a comment on a line of its own",
+            labels=(Label(scalar.span, "the expression that is left"),),
+            help="move the comment to a separate line",
         )
     return expr
 
 
 def read_literal(scalar: Scalar, report: Report) -> Fraction | float | str | None:
-    """A number (constant arithmetic such as `1/3` too) or a name."""
+    """A number, also as constant arithmetic such as `1/3`, or a name; None, with the reason reported, for the rest."""
     expr = read_expression(scalar, report)
     if expr is None:
         return None

@@ -1,4 +1,4 @@
-"""The shape of a spec file checked: YAML to blocks that hold what `keys.py` lets stand where it stands."""
+"""YAML to blocks, checked against the tables of keys in `keys.py`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NOT_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A mapping of a spec file. `held` has what is right, by key; `place` has every key that was written.
+    """A mapping of a spec file. `held` has the valid values, by key; `place` has every key that was written.
 
-    keys: the texts of the keys.
+    keys: the keys as scalars, by text.
     """
 
     place: Place
@@ -48,18 +48,18 @@ class Block:
         return key in self.held
 
     def one(self, key: str) -> Scalar | None:
-        """The single value under a key; None where none stands there, or it is wrong."""
+        """The single value under a key; None if it is absent or wrong."""
         found = self.held.get(key)
         assert found is None or isinstance(found, Scalar), key
         return found
 
     def word(self, key: str, default: str = "") -> str:
-        """The word under a key that takes one of several."""
+        """The word under a key, or `default` if it is absent or wrong."""
         found = self.one(key)
         return default if found is None else found.text
 
     def several(self, key: str) -> tuple[Scalar, ...] | None:
-        """The single values in the list under a key; None where none stands there, or it is wrong."""
+        """The single values in the list under a key; None if it is absent or wrong."""
         found = self.held.get(key)
         if found is None:
             return None
@@ -67,7 +67,7 @@ class Block:
         return tuple(item for item in found if isinstance(item, Scalar))
 
     def block(self, key: str) -> Block:
-        """The mapping under a key, an empty one where there is none."""
+        """The mapping under a key; an empty one if it is absent or wrong."""
         found = self.held.get(key)
         if found is None:
             return Block(self.place)
@@ -75,7 +75,7 @@ class Block:
         return found
 
     def stages(self, key: str) -> tuple[Block, ...] | None:
-        """The mappings in the list under a key; None where none stands there, or it is wrong."""
+        """The mappings in the list under a key; None if it is absent or wrong."""
         found = self.held.get(key)
         if found is None:
             return None
@@ -83,7 +83,7 @@ class Block:
         return tuple(item for item in found if isinstance(item, Block))
 
     def free(self, key: str) -> Mapping | None:
-        """The mapping of any kind under a key."""
+        """The mapping of any shape under a key; None if it is absent or wrong."""
         found = self.held.get(key)
         return found if isinstance(found, Mapping) else None
 
@@ -100,9 +100,9 @@ Checked = Scalar | Mapping | Block | tuple["Scalar | Block", ...]
 
 
 def read_shape(source: Source, report: Report) -> Block | None:
-    """What a file holds; None where it is no YAML (reasons in `report`).
+    """The checked root of a file; None if it is not YAML (reasons in `report`).
 
-    A part that is wrong is reported and left out, so that what stands beside it is still checked.
+    A wrong part is reported and omitted; the parts next to it are still checked.
     """
     root = read_yaml(source, report)
     if root is None:
@@ -110,9 +110,9 @@ def read_shape(source: Source, report: Report) -> Block | None:
     if root.key("rewardspec") is None:
         report.error(
             "version",
-            "the spec does not say which version of the language it is in",
+            "the spec has no language version",
             _start(root),
-            help="begin with `rewardspec: 1`",
+            help="begin it with `rewardspec: 1`",
         )
     found = _Checker(report).keyed(root, root.span, SPEC)
     assert found is not None
@@ -122,9 +122,9 @@ def read_shape(source: Source, report: Report) -> Block | None:
 
 @dataclass(frozen=True)
 class _Checker:
-    """Checks a node against the kind of thing that belongs there. Gives None for what is wrong, with the reason said.
+    """Checks a node against the kind that its key takes. Returns None, with the reason reported, if it is wrong.
 
-    at: where a complaint about an empty value stands. key: what the value stands under.
+    at: the place of a diagnostic about an empty value. key: the key of the value.
     """
 
     report: Report
@@ -153,11 +153,11 @@ class _Checker:
     def one(self, node: Node, at: Span) -> Scalar | None:
         if isinstance(node, Scalar):
             return node
-        self.wrong(node, at, "a single value belongs here, not a list or a mapping")
+        self.wrong(node, at, "expected a single value, not a list or mapping")
         return None
 
     def reason(self, node: Node, at: Span, key: str) -> Scalar | None:
-        """A text with a letter in it, and not one that YAML takes for something else."""
+        """A text that contains a letter and is not a number, null or truth value in YAML."""
         scalar = self.one(node, at)
         if scalar is None:
             return None
@@ -167,9 +167,9 @@ class _Checker:
             return scalar
         self.report.error(
             "no-reason",
-            f"nothing says why `{shorten(key)}` is meant here",
-            _said(node, at),
-            help=f"say it in words: `{shorten(key)}: why`",
+            f"`{shorten(key)}` is allowed without a reason",
+            _written(node, at),
+            help=f"give a reason: `{shorten(key)}: logged only`",
         )
         return None
 
@@ -180,7 +180,7 @@ class _Checker:
         text = shorten(scalar.text)
         self.report.error(
             "unknown-word",
-            f"`{text}` is none of {', '.join(f'`{word}`' for word in kind.words)}",
+            f"`{text}` is not one of {', '.join(f'`{word}`' for word in kind.words)}",
             node.span,
             help=_word_here(text, key, kind.words),
         )
@@ -188,16 +188,16 @@ class _Checker:
 
     def several(self, node: Node, at: Span) -> tuple[Scalar, ...] | None:
         if not isinstance(node, Sequence):
-            self.wrong(node, at, "a list belongs here: `[0, 1]`")
+            self.wrong(node, at, "expected a list: `[0, 1]`")
             return None
         if not node.items:
-            self.wrong(node, at, "an empty list: nothing could ever be measured")
+            self.wrong(node, at, "the list of values is empty")
             return None
         return self.items(node, at)
 
     def pair(self, node: Node, at: Span) -> tuple[Scalar, ...] | None:
         if not isinstance(node, Sequence) or len(node.items) != 2:
-            self.wrong(node, at, "two values belong here: `[lowest, highest]`")
+            self.wrong(node, at, "expected two values: `[lowest, highest]`")
             return None
         return self.items(node, at)
 
@@ -211,7 +211,7 @@ class _Checker:
             return node
         if isinstance(node, Scalar) and node.style is None and not node.text:
             return Mapping(node.span, ())
-        self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+        self.wrong(node, at, "expected `name: value` pairs, one per line")
         return None
 
     def named(self, node: Node, at: Span, kind: Named) -> Block | None:
@@ -229,13 +229,13 @@ class _Checker:
         if isinstance(node, Scalar) and part.short and (node.text or node.style or part is STAGE):
             return Block(_place(at, node), held={part.short: node})
         if not part.may_be_empty and not isinstance(node, Mapping):
-            self.wrong(node, at, "names and their values belong here, one `name: value` a line")
+            self.wrong(node, at, "expected `name: value` pairs, one per line")
             return None
         mapping = self.mapping(node, at)
         return None if mapping is None else self.keyed(mapping, at, part)
 
     def keyed(self, mapping: Mapping, at: Span, part: Part) -> Block | None:
-        """The keys of a part; None where one that it needs is missing or wrong."""
+        """The keys of a part; None if a required one is missing or wrong."""
         block = Block(_place(at, mapping), {key.text: key for key, _ in mapping.items})
         for key, value in mapping.items:
             if key.text not in part.keys:
@@ -246,10 +246,10 @@ class _Checker:
                 block.held[key.text] = found
         if part is SPEC:
             return block
-        needed = [key for key, said in part.keys.items() if said.required]
+        needed = [name for name, key in part.keys.items() if key.required]
         for missing in needed:
             if mapping.key(missing) is None:
-                self.report.error("missing-key", f"`{missing}` is missing here", _start(mapping))
+                self.report.error("missing-key", f"the key `{missing}` is missing", _start(mapping))
         return block if all(key in block for key in needed) else None
 
     def unknown(self, key: Scalar, part: Part) -> None:
@@ -257,25 +257,25 @@ class _Checker:
         foreign = KEYS if part is SPEC else PART_KEYS if part in (SIGNAL, COMPONENT, STAGE) else {}
         self.report.error(
             "unknown-key",
-            f"there is no key `{shorten(key.text)}` here",
+            f"unknown key `{shorten(key.text)}`",
             key.span,
-            help=way_out(key.text, known, foreign, f"the keys here are {', '.join(known)}"),
+            help=way_out(key.text, known, foreign, f"the keys are {', '.join(known)}"),
         )
 
     def parts(self, node: Node, at: Span, part: Part) -> tuple[Block, ...] | None:
         if not isinstance(node, Sequence):
-            self.report.error("wrong-type", "a list belongs here, one `- ` a line", node.span)
+            self.report.error("wrong-type", "expected a list, one `- ` per line", node.span)
             return None
         found = [self.part(item, at, part) for item in node.items]
         right = tuple(block for block in found if block is not None)
         return right if len(right) == len(found) else None
 
     def wrong(self, node: Node, at: Span, message: str) -> None:
-        self.report.error("wrong-type", message, _said(node, at))
+        self.report.error("wrong-type", message, _written(node, at))
 
 
-def _said(node: Node, at: Span) -> Span:
-    """The text of a value; of an empty one that of its key."""
+def _written(node: Node, at: Span) -> Span:
+    """The text of a value; the key's if the value is empty."""
     return node.span if node.span.text.strip() else at
 
 
@@ -286,7 +286,7 @@ def _place(name: Span, node: Node) -> Place:
 
 
 def _word_here(text: str, key: str, words: tuple[str, ...]) -> str | None:
-    """A help line for a word that a key does not take; what is written for it elsewhere, if that is for this key."""
+    """The help for a word that a key does not take. `WORDS` answers for words of other programs, key by key."""
     here = {word: answer for word, answer in WORDS.items() if f"`{key}:" in answer}
     return way_out(text, words, here)
 

@@ -1,4 +1,4 @@
-"""Reward functions that a spec names: `use:` with its options under `with:`, or `python:`."""
+"""The reward functions of a spec: `use:` with its options under `with:`, or `python:`."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from rewardspec.text.source import Span
 
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*(\(.*\))?\s*", re.DOTALL)
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-FIXED = ("completion", "tokens")  # inputs that every rollout has; all else is a column of the data set
+FIXED = ("completion", "tokens")  # inputs that every rollout has; the others are columns of the data set
 
 
 def read_use(name: str, block: Block, report: Report) -> Use | None:
-    """The reward function of a column that has one; None where it is wrong."""
+    """The reward function of a column that has one; None if it is wrong."""
     before = len(report.diagnostics)
     given, only_when = _options(block.free("with"), report)
     own = block.one("python")
     if own is not None:
         return _python(name, block, own, given, only_when, report)
     scalar = block.one("use")
-    assert scalar is not None, "who asks knows that there is a function"
+    assert scalar is not None, "the caller checks that there is a function"
     match = _NAMED.fullmatch(scalar.text)
     if match is None:
         report.error(
             "bad-use",
-            f"`{shorten(scalar.text)}` is no reward function",
+            f"`{shorten(scalar.text)}` is not the name of a reward function",
             scalar.span,
-            help="they are written `toolrl.format`, options in brackets or under `with:`; "
+            help="write `toolrl.format`, with options in parentheses or under `with:`; "
             "`rewardspec list rewards` shows all",
         )
         return None
@@ -55,16 +55,16 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
         )
         report.error(
             "unknown-reward",
-            f"there is no reward function `{shorten(called)}`",
+            f"unknown reward function `{shorten(called)}`",
             scalar.span,
-            help=near or "`rewardspec list rewards` shows all; `python: package.module:function` takes your own",
+            help=near or "`rewardspec list rewards` shows all; for your own write `python: package.module:function`",
         )
         return None
     if match[3]:
         inner, asked = _arguments(scalar, report)
         for option, (place, _) in inner.items():
             if option in given:
-                report.error("duplicate-option", f"`{shorten(option)}` also stands under `with:`", place)
+                report.error("duplicate-option", f"`{shorten(option)}` is also set under `with:`", place)
         given, only_when = {**given, **inner}, asked or only_when
         if len(report.diagnostics) > before:
             return None
@@ -74,7 +74,7 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
         if isinstance(value, str) and value:
             inputs[field] = value
         else:
-            report.error("bad-option", f"`{field}` is the name of a column of the data set", place)
+            report.error("bad-option", f"`{field}` must be the name of a data set column", place)
     try:
         options = reward.options({option: value for option, (_, value) in given.items()})
         domain = reward.domain(**options)
@@ -90,7 +90,7 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
     if reward.expression is not None and only_when is not None:
         report.error(
             "bad-option",
-            f"`{reward.name}` is worked out from other columns, so there is nothing to ask",
+            f"`{reward.name}` is computed from other columns and takes no `only_when`",
             only_when.span,
             help=f"did you mean `when: {only_when.span.text}`?",
         )
@@ -100,8 +100,8 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
 
 
 def as_expression(use: Use, report: Report) -> Expr:
-    """What a reward function of measured columns comes to, all of it placed where the spec names it."""
-    assert use.reward is not None and use.reward.expression is not None, "who asks knows that it is an expression"
+    """The expression of a reward function that is computed from columns, placed where the spec names it."""
+    assert use.reward is not None and use.reward.expression is not None, "the caller checks that it is an expression"
     values = {k: format_number(Fraction(repr(v))) for k, v in use.options.items()}
     expr = parse_expression(use.reward.expression.format(**values), lambda start, end: use.span, report)
     assert expr is not None, f"the expression of {use.reward.name} does not read"
@@ -112,7 +112,7 @@ Given = dict[str, tuple[Span, object]]  # option: its place and value, a text, o
 
 
 def _options(node: Mapping | None, report: Report) -> tuple[Given, Expr | None]:
-    """What stands under `with:`, and `only_when` by itself."""
+    """The options under `with:`, and `only_when` separately."""
     given: Given = {}
     only_when = None
     for key, value in node.items if node is not None else ():
@@ -120,19 +120,19 @@ def _options(node: Mapping | None, report: Report) -> tuple[Given, Expr | None]:
             if isinstance(value, Scalar):
                 only_when = read_expression(value, report)
             else:
-                report.error("bad-option", "`only_when` is a condition such as `correct >= 1`", value.span)
+                report.error("bad-option", "`only_when` must be a condition such as `correct >= 1`", value.span)
         elif isinstance(value, Scalar):
             given[key.text] = value.span, None if value.style is None and value.text == "null" else value.text
         elif (plain := _values(value)) is not None:
             given[key.text] = value.span, plain
         else:
-            message = f"`{shorten(key.text)}` is a value, or a list or mapping of values"
+            message = f"`{shorten(key.text)}` must be a value, or a list or mapping of values"
             report.error("bad-option", message, value.span)
     return given, only_when
 
 
 def _values(node: Sequence | Mapping) -> list[str] | dict[str, object] | None:
-    """A list or mapping of single values; None where it holds anything else."""
+    """A list or mapping of single values; None if it contains anything else."""
     if isinstance(node, Mapping):
         pairs = {key.text: _plain(item) for key, item in node.items if isinstance(item, Scalar)}
         return pairs if len(pairs) == len(node.items) else None
@@ -141,7 +141,7 @@ def _values(node: Sequence | Mapping) -> list[str] | dict[str, object] | None:
 
 
 def _plain(scalar: Scalar) -> object:
-    """A value in a mapping, whose type no annotation says: a number or truth value where it is written as one."""
+    """A value in a mapping, which has no annotated type: a number or truth value if it is written as one."""
     words = {"true": True, "false": False, "null": None}
     if scalar.style is not None or scalar.text in words:
         return words.get(scalar.text, scalar.text) if scalar.style is None else scalar.text
@@ -152,25 +152,25 @@ def _plain(scalar: Scalar) -> object:
 
 
 def _arguments(scalar: Scalar, report: Report) -> tuple[Given, Expr | None]:
-    """What stands in the brackets of `use: family.function(option=value)`."""
+    """The options in the parentheses of `use: family.function(option=value)`, and `only_when` separately."""
     text, offset = scalar.slice() or (scalar.text, None)
     source = scalar.span.source
 
     def at(start: int, end: int) -> Span:
         return scalar.span if offset is None else source.span(offset + start, offset + end)
 
-    expr = parse_expression(text.replace(".", "_", 1), at, report)  # of one length, so that places hold
+    expr = parse_expression(text.replace(".", "_", 1), at, report)  # same length, so that places stay right
     if not isinstance(expr, Call):
         return {}, None
     for argument in expr.arguments:
-        report.error("bad-option", "an option has a name: `granularity=coarse`", argument.span)
+        report.error("bad-option", "an option needs a name: `granularity=coarse`", argument.span)
     given: Given = {}
     only_when = None
     for key, value in expr.keywords:
         if key.text == "only_when":
             only_when = value
         elif key.text in given:
-            report.error("duplicate-option", f"`{shorten(key.text)}` stands twice", key.span)
+            report.error("duplicate-option", f"`{shorten(key.text)}` is given twice", key.span)
         else:
             written = value.span.text if offset is not None else text[value.span.start : value.span.end]
             given[key.text] = value.span, written
@@ -178,21 +178,21 @@ def _arguments(scalar: Scalar, report: Report) -> tuple[Given, Expr | None]:
 
 
 def _report(error: ErrorDetails, reward: Reward, given: Given, span: Span, report: Report) -> None:
-    """One complaint of pydantic's, in our words."""
+    """Report one validation error of pydantic."""
     option = str(error["loc"][0])
     place = given[option][0] if option in given else span
     known = [*reward.model.model_fields, *(i for i in reward.inputs if i not in FIXED), "only_when"]
     match error["type"]:
         case "extra_forbidden":
-            help = did_you_mean(option, known, f"it has {', '.join(f'`{k}`' for k in known)}")
+            help = did_you_mean(option, known, f"the options are {', '.join(f'`{k}`' for k in known)}")
             report.error("unknown-option", f"`{reward.name}` has no option `{shorten(option)}`", place, help=help)
         case "missing":
             report.error(
-                "missing-option", f"`{reward.name}` needs `{option}`", span, help=f"it is written `{reward.signature}`"
+                "missing-option", f"`{reward.name}` needs `{option}`", span, help=f"write `{reward.signature}`"
             )
         case _:
             said = error["msg"][0].lower() + error["msg"][1:]
-            report.error("bad-option", f"`{option}`: {said}", place, help=f"it is written `{reward.signature}`")
+            report.error("bad-option", f"`{option}`: {said}", place, help=f"write `{reward.signature}`")
 
 
 def _python(
@@ -201,7 +201,7 @@ def _python(
     if not _PYTHON.fullmatch(scalar.text):
         report.error(
             "bad-use",
-            f"`{shorten(scalar.text)}` names no Python function",
+            f"`{shorten(scalar.text)}` is not the path of a Python function",
             scalar.span,
             help="write `python: package.module:function`",
         )
@@ -212,9 +212,9 @@ def _python(
     for option, (place, _) in given.items():
         report.error(
             "unknown-option",
-            f"`{shorten(option)}`: a function of your own has no options but `only_when`",
+            f"a `python:` function takes only the option `only_when`, not `{shorten(option)}`",
             place,
-            help="it is given the columns of the data set that its parameters name",
+            help="name a parameter of the function after the data set column that it reads",
         )
     if given:
         return None

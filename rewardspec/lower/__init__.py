@@ -1,1 +1,1 @@
-"""From declarations to the nodes of a graph."""
+"""Lowering: declarations to the nodes of a graph."""

@@ -20,6 +20,7 @@ from rewardspec.text.source import Span
 
 
 def call_value(ctx: Context, expr: Call, scope: Scope) -> Value:
+    """The value of a call to a definition or a built-in function."""
     definition = function_named(ctx, expr.function.text, scope)
     if definition is not None:
         return inline_call(ctx, expr, definition, scope)
@@ -33,7 +34,7 @@ def call_value(ctx: Context, expr: Call, scope: Scope) -> Value:
 
 
 def inline_call(ctx: Context, expr: Call, definition: Definition, scope: Scope) -> Value:
-    """A definition with parameters, its body in the place of the call."""
+    """The value of a call to a definition: its body, inlined."""
     if definition.body is None:
         raise Skip
     signature, wanted = definition.signature, definition.signature.parameters or ()
@@ -73,6 +74,7 @@ def inline_call(ctx: Context, expr: Call, definition: Definition, scope: Scope) 
 
 
 def arguments_by_name(ctx: Context, expr: Call, names: list[str], signature: Span) -> dict[str, Expr]:
+    """Parameter name to argument, for the arguments that the call gives."""
     if len(expr.arguments) > len(names):
         extra = expr.arguments[len(names)]
         ctx.fail(
@@ -97,6 +99,7 @@ def arguments_by_name(ctx: Context, expr: Call, names: list[str], signature: Spa
 
 
 def check_arguments(ctx: Context, expr: Call, function: Function) -> None:
+    """Report unknown, duplicate, missing and extra arguments of a built-in function."""
     name, count = expr.function.text, len(expr.arguments)
     shape = f"write `{function.signature(name)}`"
     seen: set[str] = set()
@@ -128,6 +131,7 @@ def check_arguments(ctx: Context, expr: Call, function: Function) -> None:
 
 
 def builtin(ctx: Context, expr: Call, scope: Scope) -> Value:
+    """The value of a call to a built-in function."""
     name, arguments = expr.function.text, expr.arguments
     if name == "raw":
         return raw(ctx, expr, scope)
@@ -136,9 +140,9 @@ def builtin(ctx: Context, expr: Call, scope: Scope) -> Value:
         if expr.keywords:
             ctx.fail(
                 "unknown-argument",
-                f"`{name}` of several values has no `{expr.keywords[0][0].text}`",
+                f"`{name}` of several values takes no `{expr.keywords[0][0].text}`",
                 expr.keywords[0][0].span,
-                help="with one argument it reduces",
+                help=f"to reduce, write `{name}` with one argument",
             )
         values = ctx.values(arguments, scope)
         graph.here = ctx.site or expr.span
@@ -160,7 +164,7 @@ def builtin(ctx: Context, expr: Call, scope: Scope) -> Value:
         return each(lambda v: graph.present(as_number(ctx, v, expr.span)), *values)
     if name == "required":
         return each(lambda v: required(ctx, as_number(ctx, v, expr.span)), *values)
-    raise AssertionError(f"`{name}` is declared but means nothing")
+    raise AssertionError(f"`{name}` is declared but has no lowering")
 
 
 def required(ctx: Context, x: Node) -> Node:
@@ -170,18 +174,18 @@ def required(ctx: Context, x: Node) -> Node:
 
 
 def raw(ctx: Context, expr: Call, scope: Scope) -> Value:
-    """What was measured, by the name of a signal or component."""
+    """`raw(x)`: the measured value of a signal or component."""
     (argument,) = expr.arguments
     while isinstance(argument, Name) and argument.text in scope.parameters:
         bound = scope.parameters[argument.text]
         argument, scope = bound.expr, bound.scope
     if isinstance(argument, Name) and argument.text == "rewards" and not all_measured(ctx):
         derived = next(n for n in ctx.declared.components if n not in ctx.declared.columns)
-        ctx.fail("not-measured", f"`{derived}` is derived, so `rewards` has no raw values", expr.span)
+        ctx.fail("not-measured", f"`{derived}` is derived, so `raw(rewards)` is undefined", expr.span)
     if isinstance(argument, Name) and argument.text == "rewards":
         return Bundle(tuple(signal(ctx, name) for name in ctx.declared.components))
     if not isinstance(argument, Name):
-        ctx.fail("not-a-name", "`raw` takes the name of a signal or component", argument.span, help="write `raw(name)`")
+        ctx.fail("not-a-name", "`raw` needs the name of a signal or component", argument.span, help="write `raw(name)`")
     name = argument.text
     if name in ctx.declared.damaged:
         raise Skip
@@ -190,13 +194,13 @@ def raw(ctx: Context, expr: Call, scope: Scope) -> Value:
         if name in ctx.declared.components:
             ctx.fail(
                 "not-measured",
-                f"`{name}` is derived: nothing was measured for it",
+                f"`{name}` is derived, so it has no raw value",
                 argument.span,
-                help="use it without `raw`",
+                help=f"write `{name}` without `raw`",
             )
         ctx.fail(
             "unknown-name",
-            f"nothing called `{shorten(name)}` is measured",
+            f"no measured column is named `{shorten(name)}`",
             argument.span,
             help=did_you_mean(name, known),
         )
@@ -204,4 +208,5 @@ def raw(ctx: Context, expr: Call, scope: Scope) -> Value:
 
 
 def all_measured(ctx: Context) -> bool:
+    """Whether every component is measured, none derived."""
     return all(name in ctx.declared.columns for name in ctx.declared.components)

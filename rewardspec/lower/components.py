@@ -15,7 +15,7 @@ from rewardspec.text.numbers import format_number
 
 
 def shaped_value(ctx: Context, name: str) -> Node:
-    """A component's shaped value, one for every rollout."""
+    """[N] a component's shaped value, one for each rollout."""
     declaration = ctx.declared.components[name]
     expr = declaration.value
     if expr is None:
@@ -26,11 +26,11 @@ def shaped_value(ctx: Context, name: str) -> Node:
         if node.domain.symbols:
             ctx.fail(
                 "not-a-number",
-                f"`{name}` holds names, which cannot be rewarded",
+                f"the values of `{name}` are names, which cannot be rewarded",
                 declaration.span,
-                help="a truth value is a number: `values: [0, 1]`"
+                help="write truth values as numbers: `values: [0, 1]`"
                 if {symbol.lower() for symbol in node.domain.symbols} <= {"true", "false", "yes", "no"}
-                else "declare it under `signals:`",
+                else "move it to `signals:`",
             )
         node = ctx.graph.spread(node)
         ctx.graph.names.setdefault(node, name)
@@ -41,16 +41,16 @@ def shaped_value(ctx: Context, name: str) -> Node:
 
 
 def check_gate(ctx: Context, declaration: Component) -> None:
-    """The sections that say when a component counts, against what is known of its value."""
+    """Report a gate that never opens, and a missing `otherwise` for a value below 0."""
     value = declaration.value
     if not isinstance(value, If) or declaration.when is None:
         return
     condition = as_condition(ctx, declaration.when, ctx.user)
-    if condition.domain.constant == 0 and not ctx.declared.given:  # at one step a gate may well be closed
+    if condition.domain.constant == 0 and not ctx.declared.given:  # at one fixed step a closed gate is fine
         labels, help = reachable(ctx, declaration.when)
         ctx.fail(
             "gate-never-opens",
-            f"`{declaration.name}` can never count",
+            f"the gate of `{declaration.name}` never opens",
             declaration.when.span,
             note="never true",
             labels=labels,
@@ -60,19 +60,19 @@ def check_gate(ctx: Context, declaration: Component) -> None:
     if declaration.says("otherwise") or inner.domain.lo >= 0 or ctx.declared.given:
         return
     least = least_seen(inner, condition)
-    if least is not None and least < 0:  # a domain alone proves nothing where its parts are related
+    if least is not None and least < 0:  # an example, since related parts make the domain too wide
         ctx.fail(
             "otherwise-needed",
-            f"`{declaration.name}` can be below 0, so where it does not count 0 would be a reward",
+            f"`{declaration.name}` can be negative, so a closed gate, which gives 0, would be a reward",
             declaration.when.span,
-            help=f"add `otherwise: {format_number(inner.domain.lo)}`, its least value, or `otherwise: ignore`"
+            help=f"add `otherwise: {format_number(inner.domain.lo)}`, its lowest value, or `otherwise: ignore`"
             if least == inner.domain.lo
-            else "add `otherwise:` with the value it has there, or `otherwise: ignore`",
+            else "add `otherwise:` with the value for a closed gate, or `otherwise: ignore`",
         )
 
 
 def reachable(ctx: Context, when: Expr) -> tuple[tuple[Label, ...], str | None]:
-    """What makes a comparison with a constant impossible, and the nearest one that is possible."""
+    """For a comparison that is never true: labels with the domain, and help with the nearest possible comparison."""
     match when:
         case Operation(operator=operator, operands=(Name(text=name), Number(value=limit))) if (
             name in ctx.declared.columns
@@ -91,6 +91,7 @@ def reachable(ctx: Context, when: Expr) -> tuple[tuple[Label, ...], str | None]:
 
 
 def weight_value(ctx: Context, name: str) -> Node:
+    """The weight of a component: one number per batch or group."""
     expr = ctx.declared.components[name].weight
     if expr is None:
         raise Skip
@@ -102,7 +103,7 @@ def weight_value(ctx: Context, name: str) -> Node:
                 "wrong-level",
                 f"the weight of `{name}` differs from rollout to rollout",
                 expr.span,
-                help="a weight is one number a batch or a group; shape the component with `expr:` or `when:`",
+                help="a weight is one number per batch or group; shape the component with `expr:` or `when:`",
             )
         return node
 

@@ -1,4 +1,4 @@
-"""The state of a lowering, which every function here is given first."""
+"""The state of a lowering: the first argument of every function in this package."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rewardspec.syntax.tree import Expr
 from rewardspec.text.diagnostics import Report, Rest
 from rewardspec.text.source import Span
 
-DEEPEST = 120  # of expressions and the definitions they use together; Python's own stack allows more
+DEEPEST = 120  # nesting of expressions and the definitions they use; well within Python's stack
 MOST_STEPS = 50_000
 
 P = ParamSpec("P")
 Made = TypeVar("Made")
-Meaning = Callable[["Context", Any, Scope], Value]  # the tree is of the class that it stands for in the table
+Meaning = Callable[["Context", Any, Scope], Value]  # the tree is of the class that is the key in the table
 
 
 class Context:
-    """What is known while a spec is lowered: its declarations, the graph that grows, and where we are in the text.
+    """The state while a spec is lowered: its declarations, the graph so far, and the current place in the text.
 
-    meanings: for each class of tree, the function that gives its value. They are handed in, since they stand above
-    this module and call each other through `value`.
+    meanings: for each class of tree, the function that returns its value. They are passed in because their modules
+    import this one; they call each other through `value`.
     """
 
     def __init__(self, declared: Declarations, report: Report, meanings: Mapping[type[Expr], Meaning]):
@@ -38,20 +38,22 @@ class Context:
         self.keep: Node | None = None
         self.copies: Node | None = None
         self.advantage: Node | None = None
-        self.never: list[tuple[Node, str, Span]] = []  # what has no value, whatever the rollout, if it is asked for
-        self.site: Span | None = None  # the user's text that a definition is inlined at
-        self._done: dict[tuple[object, ...], object] = {}  # None where there is no value
+        self.never: list[
+            tuple[Node, str, Span]
+        ] = []  # nodes that are undefined for every rollout: errors if they are read
+        self.site: Span | None = None  # the user's text where a definition is inlined
+        self._done: dict[tuple[object, ...], object] = {}  # None if there is no value
         self._open: list[tuple[object, ...]] = []  # definitions and components being lowered, for cycles
         self._depth = 0
         self._steps = 0
 
     def value(self, expr: Expr, scope: Scope) -> Value:
-        """What an expression comes to. Raises Skip where it has no value; the reason is in the report then."""
+        """The value of an expression. Raises Skip if it has none, with the reason in the report."""
         self._steps += 1
         self._depth += 1
         try:
             if self._depth > DEEPEST:
-                self.fail("too-deep", f"definitions and expressions nested more than {DEEPEST} deep", expr.span)
+                self.fail("too-deep", f"definitions and expressions are nested more than {DEEPEST} deep", expr.span)
             if self._steps > MOST_STEPS:
                 raise TooLarge
             self.graph.here = self.site or expr.span
@@ -60,7 +62,7 @@ class Context:
             self._depth -= 1
 
     def values(self, exprs: Sequence[Expr], scope: Scope) -> list[Value]:
-        """The values of several expressions; all of them are read before the first error counts."""
+        """The values of several expressions. Raises Skip after reading all of them, so that all errors are reported."""
         found, failed = [], False
         for expr in exprs:
             try:
@@ -72,14 +74,14 @@ class Context:
         return found
 
     def attempt(self, make: Callable[P, Made], *args: P.args, **kwargs: P.kwargs) -> Made | None:
-        """What `make` gives; None where it has no value."""
+        """The result of `make`; None if it raises Skip."""
         try:
             return make(*args, **kwargs)
         except Skip:
             return None
 
     def once(self, key: tuple[object, ...], span: Span, make: Callable[[], Made]) -> Made:
-        """What `make` gives, made once; a cycle through `key` is an error. The key's second part is its name."""
+        """The result of `make`, called once for each key; a cycle through `key` is an error. key[1]: its name."""
         key = (*key, self.keep is not None)
         if key in self._done:
             found = self._done[key]
@@ -90,7 +92,7 @@ class Context:
             names = [entry[1] for entry in self._open[self._open.index(key) :]] + [key[1]]
             self._done[key] = None
             shown = " -> ".join(f"`{name}`" for name in (names if len(names) < 8 else [*names[:6], "...", names[-1]]))
-            self.fail("cycle", f"`{key[1]}` depends on itself: {shown}", span, help="break the circle")
+            self.fail("cycle", f"`{key[1]}` depends on itself: {shown}", span, help="break the cycle")
         self._open.append(key)
         try:
             self._done[key] = made = make()
@@ -102,6 +104,6 @@ class Context:
             self._open.pop()
 
     def fail(self, code: str, message: str, span: Span, **rest: Unpack[Rest]) -> NoReturn:
-        """Report at the user's text: an error inside the prelude stands where the prelude was used. Raises Skip."""
+        """Report an error, one inside the prelude at the user's text that uses it. Raises Skip."""
         self.report.error(code, message, self.site or span, **rest)
         raise Skip

@@ -14,11 +14,12 @@ from rewardspec.text.source import Span
 
 
 def number(ctx: Context, expr: Expr, scope: Scope) -> Node:
+    """An expression as one number; a bundle is an error."""
     value = ctx.value(expr, scope)
     if isinstance(value, Bundle):
         ctx.fail(
             "bundle-left-over",
-            "this is one value for each component, and one value is wanted",
+            "expected one value, not one for each component",
             expr.span,
             help=f"did you mean `sum({shorten(expr.span.text)}, over=components)`?",
         )
@@ -26,12 +27,12 @@ def number(ctx: Context, expr: Expr, scope: Scope) -> Node:
 
 
 def as_condition(ctx: Context, expr: Expr, scope: Scope) -> Node:
-    """Whether an expression holds: a node that is never missing."""
+    """Whether an expression is true: a node that is never missing."""
     value = ctx.value(expr, scope)
     if isinstance(value, Bundle):
         ctx.fail(
             "bundle-left-over",
-            "this is one condition for each component, and one is wanted",
+            "expected one condition, not one for each component",
             expr.span,
             help=f"did you mean `all({shorten(expr.span.text)}, over=components)`?",
         )
@@ -44,7 +45,7 @@ def as_number(ctx: Context, value: Value, span: Span) -> Node:
             graph = ctx.graph
             return graph.if_(holds, graph.const(1), graph.if_(fails, graph.const(0), graph.missing()))
         case Axis(name):
-            ctx.fail("not-a-value", f"`{name}` names an axis, not a value", span, help="an axis stands after `over=`")
+            ctx.fail("not-a-value", f"`{name}` is an axis, not a value", span, help=f"write `over={name}`")
         case Node():
             return value
     raise AssertionError(f"no number for {value!r}")
@@ -55,11 +56,11 @@ def as_truth(ctx: Context, value: Value, span: Span) -> Truth:
         return value
     node = as_number(ctx, value, span)
     if not node.domain.condition and node.op != "missing":
-        known = f"it can be {node.domain}"
+        known = f"can be {node.domain}"
         help = "compare it: `... > 0`"
         if node.domain.symbols:
             help = f"compare it: `... == {node.domain.symbols[0]}`"
-        ctx.fail("not-a-condition", "a condition is wanted here, which is 0 or 1", span, note=known, help=help)
+        ctx.fail("not-a-condition", "expected a condition (0 or 1)", span, note=known, help=help)
     if node.boolean and not node.domain.missing:
         return Truth(node, ctx.graph.negation(node))
     if node.constant is not None:
@@ -69,7 +70,7 @@ def as_truth(ctx: Context, value: Value, span: Span) -> Truth:
 
 
 def each(make: Callable[..., Value], *values: Value) -> Value:
-    """`make` of the values, component by component where any of them is a bundle."""
+    """`make(*values)`, component by component if any of them is a bundle."""
     size = next((len(v.values) for v in values if isinstance(v, Bundle)), None)
     if size is None:
         return make(*values)
@@ -78,7 +79,7 @@ def each(make: Callable[..., Value], *values: Value) -> Value:
 
 
 def numbers(ctx: Context, make: Callable[..., Value], values: Sequence[Value], exprs: Sequence[Expr]) -> Value:
-    """`make` of the values as numbers; names (symbols) are refused."""
+    """`make(*values)` with the values as numbers; names (symbols) are errors."""
 
     def checked(*row: Value) -> Value:
         nodes = [as_number(ctx, v, e.span) for v, e in zip(row, exprs, strict=True)]
@@ -86,7 +87,7 @@ def numbers(ctx: Context, make: Callable[..., Value], values: Sequence[Value], e
             if node.domain.symbols:
                 ctx.fail(
                     "not-a-number",
-                    f"`{shorten(e.span.text)}` holds names, which cannot be computed with",
+                    f"the values of `{shorten(e.span.text)}` are names, not numbers",
                     e.span,
                     help=f"compare it: `... == {node.domain.symbols[0]}`",
                 )
@@ -96,7 +97,7 @@ def numbers(ctx: Context, make: Callable[..., Value], values: Sequence[Value], e
 
 
 def simple(ctx: Context, truth: Truth) -> Value:
-    """A node where the condition is never missing: one of `holds`, `fails` always is the case."""
+    """The condition as a node if it is never missing: one of `holds` and `fails` is always true."""
     if truth.fails is ctx.graph.negation(truth.holds):
         return truth.holds
     known = ctx.graph.either(truth.holds, truth.fails)
@@ -104,6 +105,7 @@ def simple(ctx: Context, truth: Truth) -> Value:
 
 
 def comparison_of(ctx: Context, operator: str, a: Node, b: Node) -> Value:
+    """The comparison of two nodes; missing if one of them is missing."""
     graph = ctx.graph
     holds = graph.compare(operator, a, b)
     if not a.domain.missing and not b.domain.missing:

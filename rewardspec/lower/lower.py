@@ -41,10 +41,10 @@ MEANINGS: Mapping[type[Expr], Meaning] = {
 
 
 class Lowering:
-    """Parts of a spec as nodes of one graph, for those who ask about parts.
+    """Parts of a spec as nodes of one graph, for callers that need single parts.
 
-    Every method raises `Skip` for what has no value; the reason is in the report then. `user` is where the spec's
-    own names are known, `own` where the prelude's alone are.
+    Every method raises `Skip` if there is no value, with the reason in the report. `user` is the scope with the spec's
+    names, `own` the one with the prelude's only.
     """
 
     def __init__(self, declared: Declarations, report: Report):
@@ -52,7 +52,7 @@ class Lowering:
         self.user, self.own = self._context.user, self._context.own
 
     def value(self, expr: Expr, scope: Scope) -> Value:
-        """What an expression comes to, also a bundle or an axis."""
+        """The value of an expression, which can be a bundle or an axis."""
         return self._context.value(expr, scope)
 
     def number(self, expr: Expr, scope: Scope) -> Node:
@@ -60,11 +60,11 @@ class Lowering:
         return number(self._context, expr, scope)
 
     def condition(self, expr: Expr, scope: Scope) -> Node:
-        """Whether an expression holds: a node that is never missing."""
+        """Whether an expression is true: a node that is never missing."""
         return as_condition(self._context, expr, scope)
 
     def component(self, name: str) -> Node:
-        """The shaped value of a component, one for every rollout."""
+        """[N] the shaped value of a component, one for each rollout."""
         return shaped_value(self._context, name)
 
     def right(self) -> Truth:
@@ -73,9 +73,9 @@ class Lowering:
 
 
 def lower(declared: Declarations, report: Report, decide: Decide | None = None) -> Program | None:
-    """The program of a spec; None where anything in it is wrong (reasons in `report`).
+    """The program of a spec; None if anything in it is wrong (reasons in `report`).
 
-    decide: what `advantage` stands for in guarantees, given the advantage itself.
+    decide: replaces the advantage in guarantees.
     """
     ctx = Context(declared, report, MEANINGS)
     try:
@@ -84,9 +84,9 @@ def lower(declared: Declarations, report: Report, decide: Decide | None = None) 
         start = declared.place.value
         report.error(
             "too-large",
-            "the spec comes down to more values than can be compiled",
+            "the spec is too large to compile",
             start.source.span(start.start, start.start + 1),
-            help="definitions that use themselves several times over grow without bound",
+            help="look for definitions that each use another one several times: the size multiplies",
         )
     except Skip:
         pass
@@ -143,7 +143,7 @@ def _program(ctx: Context, decide: Decide | None) -> Program | None:
 
 
 def _guarantees(ctx: Context, advantage: Node | None, decide: Decide | None) -> dict[str, Node]:
-    """The guarantees as conditions; without an advantage their names alone are checked."""
+    """The guarantees as conditions; without an advantage only their names are checked."""
     found: dict[str, Node] = {}
     if advantage is None:
         for expr in ctx.declared.guarantees.values():
@@ -159,7 +159,7 @@ def _guarantees(ctx: Context, advantage: Node | None, decide: Decide | None) -> 
 
 
 def _labels(ctx: Context) -> dict[str, Node]:
-    """For each reward token that has one, the condition on one trajectory."""
+    """Reward token to its condition on one trajectory, for the tokens that have one."""
     tokens = ctx.declared.reward_tokens
     found = {} if tokens is None else {name: ctx.attempt(label_of_one, ctx, e) for name, e in tokens.labels.items()}
     return {name: node for name, node in found.items() if node is not None}

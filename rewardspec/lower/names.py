@@ -1,4 +1,4 @@
-"""Names to values: parameters, definitions, signals, components, and what comes with the language."""
+"""Names to values: parameters, definitions, signals, components, and the language's own names."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ PI = Fraction(3141592653589793, 10**15)
 
 
 def name_value(ctx: Context, expr: Name, scope: Scope) -> Value:
+    """The value of a name, looked up in this order: parameters, axes, the spec, the prelude, the language."""
     name = expr.text
     if name in scope.parameters:
         return scope.parameters[name].value
@@ -35,15 +36,15 @@ def name_value(ctx: Context, expr: Name, scope: Scope) -> Value:
             return signal(ctx, name)
     if name in ctx.prelude.values:
         return definition_value(ctx, name, ctx.own, expr)
-    if scope.prelude and name in ctx.prelude.columns:  # what a dialect measures
+    if scope.prelude and name in ctx.prelude.columns:  # a column of the dialect
         return signal(ctx, name)
-    if scope.prelude and name == "outcome":  # what ready-made guarantees are about if they are not told
+    if scope.prelude and name == "outcome":  # the default argument of the prelude's guarantees
         if ctx.declared.outcome is None and "outcome" not in ctx.declared.place:
             ctx.fail(
                 "no-outcome",
-                "nothing says which rollouts are right",
+                "the spec has no `outcome`",
                 expr.span,
-                help="declare it, `outcome: correct >= 1`, or give the condition as the argument",
+                help="declare `outcome: correct >= 1`, or pass the condition as an argument",
             )
         return right_rollouts(ctx)
     if name == "advantage" and ctx.advantage is not None:
@@ -52,9 +53,9 @@ def name_value(ctx: Context, expr: Name, scope: Scope) -> Value:
         if ctx.copies is None:
             ctx.fail(
                 "too-early",
-                "which groups stand in the batch is not known here yet",
+                "`copies` is not defined here",
                 expr.span,
-                help="`copies` can be used in `advantage:` and `guarantees:`",
+                help="use `copies` in `advantage:` or `guarantees:` only",
             )
         return ctx.copies
     if name in GIVEN:
@@ -64,6 +65,7 @@ def name_value(ctx: Context, expr: Name, scope: Scope) -> Value:
 
 
 def definition_value(ctx: Context, name: str, scope: Scope, expr: Name | None) -> Value:
+    """The value of a definition without parameters."""
     found = (ctx.prelude if scope.prelude else ctx.declared).values[name]
     if found.body is None:
         raise Skip
@@ -78,12 +80,12 @@ def definition_value(ctx: Context, name: str, scope: Scope, expr: Name | None) -
 
 
 def inlined(ctx: Context, definition: Definition, scope: Scope, site: Expr | None) -> Value:
-    """The body of a definition, in the place of its name or call at `site`."""
+    """The value of a definition's body, inlined at `site`."""
     outer = ctx.site
     if definition.prelude and ctx.site is None and site is not None:
         ctx.site = site.span
     if definition.body is None:
-        raise Skip  # what is wrong with it has been said
+        raise Skip  # it is wrong: reported already
     try:
         return ctx.value(definition.body, scope)
     finally:
@@ -91,7 +93,7 @@ def inlined(ctx: Context, definition: Definition, scope: Scope, site: Expr | Non
 
 
 def signal(ctx: Context, name: str) -> Node:
-    """A column as measured, missing values as its policy has them."""
+    """A column as measured; its missing values follow the column's policy."""
     column = ctx.declared.columns[name]
     domain = column.domain.or_missing(column.missing == "ignore" or column.gated)
     node = ctx.graph.column(name, column.level, domain)
@@ -100,12 +102,13 @@ def signal(ctx: Context, name: str) -> Node:
 
 
 def given_value(ctx: Context, name: str) -> Value:
+    """The value of one of the language's own names: `step`, `rewards`, `eps`, ..."""
     graph, one = ctx.graph, Fraction(1)
     if name in ctx.declared.given:
         return graph.const(ctx.declared.given[name])
     match name:
         case "rewards" | "weights" if not ctx.declared.components:
-            raise Skip  # that nothing is rewarded has been said
+            raise Skip  # no components: reported already
         case "rewards":
             return Bundle(tuple(shaped_value(ctx, n) for n in ctx.declared.components))
         case "weights":

@@ -18,9 +18,9 @@ from rewardspec.text.numbers import LARGEST
 
 
 def number_value(ctx: Context, expr: Number, scope: Scope) -> Value:
-    """A number as it stands."""
+    """A number as a constant."""
     if isinstance(expr.value, float):
-        ctx.fail("infinite-value", "infinity cannot be computed with", expr.span, help=NAMES["inf"])
+        ctx.fail("infinite-value", "infinity is not a value", expr.span, help=NAMES["inf"])
     return ctx.graph.const(expr.value)
 
 
@@ -35,6 +35,7 @@ def operation(ctx: Context, expr: Operation, scope: Scope) -> Value:
 
 
 def arithmetic(ctx: Context, expr: Operation, scope: Scope) -> Value:
+    """`+ - * / **` and negation."""
     values = ctx.values(expr.operands, scope)
     name = expr.operator
     ctx.graph.here = ctx.site or expr.span
@@ -49,26 +50,26 @@ def arithmetic(ctx: Context, expr: Operation, scope: Scope) -> Value:
 
 
 def elementwise(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Operation | Call) -> Node:
-    """One operator, with an error where it can have no result for any value."""
+    """One operator applied to its operands; an error if it is undefined for all of their values."""
     op = ELEMENTWISE[name]
     domains = [node.domain for node in nodes]
     never = name == "/" and nodes[1].constant == 0
     if never or (op.undefined and all(n.constant is not None for n in nodes) and op.undefined.possible(*domains)):
-        if ctx.site is not None:  # in the prelude a condition stands before it
+        if ctx.site is not None:  # the prelude guards it with a condition
             return ctx.graph.spread(ctx.graph.missing(), max(n.level for n in nodes))
         return undefined(ctx, name, nodes, expr)
     result = ctx.graph.apply(name, *nodes)
     if result.constant is not None and abs(result.constant) > LARGEST:
-        ctx.fail("too-large", "a constant beyond the range of floating point", expr.span)
+        ctx.fail("too-large", "the constant is outside the range of floating point", expr.span)
     return result
 
 
 def undefined(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Operation | Call) -> Node:
-    """What has no value for any rollout: an error if it was written so, else if something asks for it in the end.
+    """A node that is undefined for every rollout: an error at once for literal numbers, else only if it is read.
 
-    `1 / limit if limit > 0 else 0` is fine where `limit` is 0.
+    `1 / limit if limit > 0 else 0` is fine if `limit` is 0.
     """
-    message = "division by 0" if name == "/" else f"`{name}` has no value here"
+    message = "division by 0" if name == "/" else f"`{name}` is undefined here"
     written = expr.operands if isinstance(expr, Operation) else expr.arguments
     if name == "/":
         written = written[1:]
@@ -81,6 +82,7 @@ def undefined(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Operation 
 
 
 def logic(ctx: Context, expr: Operation, scope: Scope) -> Value:
+    """`and`, `or`, `not`, with missing as the third truth value."""
     values = ctx.values(expr.operands, scope)
     graph = ctx.graph
     graph.here = ctx.site or expr.span
@@ -98,6 +100,7 @@ def logic(ctx: Context, expr: Operation, scope: Scope) -> Value:
 
 
 def comparison(ctx: Context, expr: Operation, scope: Scope) -> Value:
+    """`<`, `==` and the others, of numbers or of names."""
     left, right = expr.operands
     symbolic = symbol_comparison(ctx, expr, scope)
     if symbolic is not None:
@@ -108,7 +111,7 @@ def comparison(ctx: Context, expr: Operation, scope: Scope) -> Value:
 
 
 def symbol_comparison(ctx: Context, expr: Operation, scope: Scope) -> Value | None:
-    """`task == math`, where `math` is one of the names that `task` can be."""
+    """`task == math`, where `math` is one of the values of `task`; None for a comparison without symbols."""
     for subject, other in (expr.operands, expr.operands[::-1]):
         if not isinstance(subject, Name) or not (
             subject.text in ctx.declared.columns or subject.text in scope.parameters
@@ -121,14 +124,14 @@ def symbol_comparison(ctx: Context, expr: Operation, scope: Scope) -> Value | No
         if expr.operator not in ("==", "!="):
             ctx.fail(
                 "not-a-number",
-                f"`{subject.text}` holds names, which have no order",
+                f"the values of `{subject.text}` are names, which have no order",
                 expr.span,
                 help="compare it with `==` or `!=`",
             )
         if not isinstance(other, Name):
             ctx.fail(
                 "not-a-name",
-                f"`{subject.text}` is a name: {node.domain}",
+                f"`{subject.text}` is a name, one of {node.domain}",
                 other.span,
                 help=f"did you mean `{subject.text} == {names[0]}`?",
             )
@@ -142,7 +145,7 @@ def symbol_comparison(ctx: Context, expr: Operation, scope: Scope) -> Value | No
                 "unknown-symbol",
                 f"`{subject.text}` is never `{shorten(other.text)}`",
                 other.span,
-                labels=(Label(ctx.declared.columns[subject.text].domain_span, "what it can be"),)
+                labels=(Label(ctx.declared.columns[subject.text].domain_span, "its values"),)
                 if subject.text in ctx.declared.columns
                 else (),
                 help=did_you_mean(other.text, names),
@@ -152,6 +155,7 @@ def symbol_comparison(ctx: Context, expr: Operation, scope: Scope) -> Value | No
 
 
 def choice(ctx: Context, expr: If, scope: Scope) -> Value:
+    """`a if condition else b`; a missing condition selects `b`."""
     parts = (expr.condition, expr.then, expr.otherwise)
     condition, then, otherwise = ctx.values(parts, scope)
     ctx.graph.here = ctx.site or expr.span
@@ -160,14 +164,14 @@ def choice(ctx: Context, expr: If, scope: Scope) -> Value:
         holds = as_truth(ctx, c, expr.condition.span).holds
         then, otherwise = as_number(ctx, a, expr.then.span), as_number(ctx, b, expr.otherwise.span)
         if then.domain.symbols or otherwise.domain.symbols:
-            ctx.fail("not-a-number", "names cannot be chosen between", expr.span)
+            ctx.fail("not-a-number", "`if` needs numbers, not names", expr.span)
         return ctx.graph.if_(holds, then, otherwise)
 
     return each(make, condition, then, otherwise)
 
 
 def _of_numbers(expr: Expr) -> bool:
-    """Whether an expression is made of numbers alone."""
+    """Whether an expression contains only literal numbers and operators."""
     if isinstance(expr, Operation):
         return all(map(_of_numbers, expr.operands))
     return isinstance(expr, Number)

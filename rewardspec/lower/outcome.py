@@ -13,28 +13,28 @@ def right_rollouts(ctx: Context) -> Truth:
     """Whether a rollout is right, as `outcome:` declares it."""
     expr = ctx.declared.outcome
     if expr is None:
-        raise Skip  # what is wrong with it has been said
+        raise Skip  # it is wrong: reported already
 
     def make() -> Truth:
-        as_condition(ctx, expr, ctx.user)  # a bundle, or what is no condition, is an error
+        as_condition(ctx, expr, ctx.user)  # a bundle or a non-condition is an error
         truth = as_truth(ctx, ctx.value(expr, ctx.user), expr.span)
         if truth.holds.level is not Level.ROLLOUT:
             ctx.fail(
                 "wrong-level",
-                f"this is one answer for a {truth.holds.level}, and `outcome` says which rollouts are right",
+                f"`outcome` must differ between rollouts; this is one value per {truth.holds.level}",
                 expr.span,
-                help="compare what each rollout has: `correct >= 1`",
+                help="compare a value of each rollout: `correct >= 1`",
             )
         if truth.holds.domain.constant is not None and not ctx.declared.given:
             always = bool(truth.holds.domain.constant)
             labels, help = reachable(ctx, expr)
             ctx.fail(
                 "outcome-decided",
-                "every rollout is right, whatever was measured" if always else "no rollout can ever be right",
+                "every rollout is right" if always else "no rollout can be right",
                 expr.span,
                 note="always true" if always else "never true",
                 labels=labels if not always else (),
-                help=help if not always else "write the threshold that tells right from wrong: `correct >= 1`",
+                help=help if not always else "write the threshold between right and wrong: `correct >= 1`",
             )
         return Truth(ctx.graph.spread(truth.holds), ctx.graph.spread(truth.fails))
 

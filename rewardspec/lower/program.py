@@ -1,4 +1,4 @@
-"""A spec as a graph."""
+"""The program of a spec: its components, advantage and guarantees as nodes of one graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rewardspec.lower.values import Truth
 
 @dataclass(frozen=True, eq=False)
 class ComponentValue:
-    """A component in the graph."""
+    """The nodes of a component."""
 
     name: str
     shaped: Node
@@ -22,23 +22,23 @@ class ComponentValue:
 
 @dataclass(eq=False)
 class Program:
-    """A spec as a graph. `columns` are all that it declares."""
+    """A spec as nodes of one graph. `columns`: all that it declares, read or not."""
 
     graph: Graph
     columns: Mapping[str, Column]
     components: list[ComponentValue]
     keep: Node | None
-    copies: Node | None  # None where no group is drawn again
+    copies: Node | None  # None if no group is drawn again
     advantage: Node
-    outcome: Truth | None  # whether a rollout is right, where the spec declares it
+    outcome: Truth | None  # whether a rollout is right; None if the spec declares no outcome
     guarantees: dict[str, Node]
     labels: dict[str, Node]  # of reward tokens: conditions on one trajectory
     eps: Fraction
     ddof: Fraction
-    total: Node | None = None  # what the spec calls `total`, for logs: see `logged_total`
+    total: Node | None = None  # the spec's `total`, for logs: see `logged_total`
 
     @property
     def results(self) -> list[Node]:
-        """All that a call gives back: the advantage, shaped components, weights, kept groups, copies."""
+        """All outputs of a call: the advantage, shaped components, weights, kept groups, copies."""
         found = [self.advantage, *(node for c in self.components for node in (c.shaped, c.weight))]
         return [*found, *(node for node in (self.keep, self.copies) if node is not None)]

@@ -16,6 +16,7 @@ from rewardspec.text.diagnostics import did_you_mean, shorten
 
 
 def reduction(ctx: Context, expr: Call, scope: Scope) -> Value:
+    """The value of `mean(x, over=..., where=..., by=...)` and the other reductions."""
     name = expr.function.text
     keywords = {key.text: value for key, value in expr.keywords}
     exprs = (expr.arguments[0], *(keywords[k] for k in ("where", "by") if k in keywords))
@@ -28,51 +29,59 @@ def reduction(ctx: Context, expr: Call, scope: Scope) -> Value:
         check_axis(ctx, chosen, scope)
         over = ctx.value(chosen, scope)
         if not isinstance(over, Axis):
-            ctx.fail("not-an-axis", "`over` takes an axis", chosen.span, help="`group`, `batch` or `components`")
+            ctx.fail("not-an-axis", "`over` needs an axis", chosen.span, help="write `group`, `batch` or `components`")
         axis = over.name
     parameter = parameter_of(ctx, expr, keywords, scope)
     ctx.graph.here = ctx.site or expr.span
     if axis == "components":
         if by is not None and not (isinstance(by, Node) and by.constant is not None):
-            ctx.fail("by-components", "`by` subdivides groups or the batch, not components", keywords["by"].span)
+            ctx.fail("by-components", "`by` cannot subdivide components", keywords["by"].span)
         return over_components(ctx, expr, name, x, where, parameter)
     level = Level.GROUP if axis == "group" else Level.BATCH
     if by is not None:
         by = (
             as_number(ctx, by, keywords["by"].span)
             if not isinstance(by, Bundle)
-            else ctx.fail("bundle-left-over", "`by` takes one signal", keywords["by"].span)
+            else ctx.fail(
+                "bundle-left-over",
+                "`by` needs one value for each rollout, not one for each component",
+                keywords["by"].span,
+            )
         )
         by = None if by.constant is not None else by
     return each(lambda v, w: reduced(ctx, expr, name, v, w, by, level, parameter), x, where)
 
 
 def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Scope) -> Fraction | None:
-    """The divisor of `std` and `var`, the `q` of `quantile`: constants."""
+    """The constant `ddof` of `std` and `var`, or `q` of `quantile`; None for other reductions."""
     name = expr.function.text
     if name in SPREADS:
         if "ddof" not in keywords:
             return ctx.declared.ddof
         found = number(ctx, keywords["ddof"], scope).constant
         if found not in (0, 1):
-            ctx.fail("numerics", "`ddof` is 0 or 1: the count less `ddof` divides the variance", keywords["ddof"].span)
+            ctx.fail(
+                "numerics",
+                "`ddof` must be 0 or 1: a variance is divided by the count minus `ddof`",
+                keywords["ddof"].span,
+            )
         return found
     if name == "quantile":
         found = number(ctx, expr.arguments[1], scope).constant
         if found is None or not 0 <= found <= 1:
-            ctx.fail("not-a-constant", "`q` is a constant from 0 to 1", expr.arguments[1].span)
+            ctx.fail("not-a-constant", "`q` must be a constant from 0 to 1", expr.arguments[1].span)
         return found
     return None
 
 
 def check_axis(ctx: Context, chosen: Expr, scope: Scope) -> None:
-    """A name that stands where an axis is wanted, and is none."""
+    """Report a name after `over=` that is not an axis."""
     if isinstance(chosen, Name) and chosen.text not in (*AXES, *scope.parameters):
         ctx.fail(
             "not-an-axis",
             f"`{shorten(chosen.text)}` is not an axis",
             chosen.span,
-            help=did_you_mean(chosen.text, AXES, "the axes are `group`, `batch` and `components`"),
+            help=did_you_mean(chosen.text, AXES, "write `group`, `batch` or `components`"),
         )
 
 
@@ -86,26 +95,27 @@ def reduced(
     over: Level,
     parameter: Fraction | None,
 ) -> Node:
+    """One reduction over a group or the batch, as a node."""
     graph, text = ctx.graph, shorten(expr.arguments[0].span.text)
     mask = as_truth(ctx, where, expr.span).holds
     if REDUCTIONS[name].boolean:
         truth = as_truth(ctx, value, expr.arguments[0].span)
         known = graph.either(truth.holds, truth.fails)
-        mask = graph.both(mask, known)  # a missing condition takes no part
+        mask = graph.both(mask, known)  # a missing condition is ignored
         x = truth.holds
     else:
         x = as_number(ctx, value, expr.arguments[0].span)
         if x.domain.symbols and name != "count":
-            ctx.fail("not-a-number", f"`{text}` holds names, which cannot be computed with", expr.arguments[0].span)
+            ctx.fail("not-a-number", f"the values of `{text}` are names, not numbers", expr.arguments[0].span)
     needed = Level.ROLLOUT if over is Level.GROUP else Level.GROUP
     if x.level < needed:
         have = "one value for the batch" if x.level is Level.BATCH else "one value for each group"
-        spelling = f"`{text}` alone is that value already"
+        spelling = f"write `{text}` without `{name}`"
         if x.level is Level.GROUP:
             spelling = f"did you mean `{name}({text}, over=batch)`?"
         ctx.fail(
             "wrong-level",
-            f"`{text}` is {have}; there is nothing to reduce over the {over}",
+            f"`{text}` is {have}, so it cannot be reduced over the {over}",
             expr.span,
             help=spelling,
         )
@@ -114,31 +124,35 @@ def reduced(
     if mask.level > x.level:
         ctx.fail(
             "wrong-level",
-            "`where` differs within what is one value",
+            f"`where` has more values than `{text}`, which is one for {_part(x.level)}",
             expr.span,
             help="reduce the condition first: `any(...)`",
         )
     if over is Level.BATCH and ctx.keep is not None:
         mask = graph.both(mask, ctx.keep)
     if by is not None and by.level > x.level:
-        ctx.fail("wrong-level", "`by` differs within what is one value", expr.span)
+        ctx.fail("wrong-level", f"`by` has more values than `{text}`, which is one for {_part(x.level)}", expr.span)
     return graph.reduce(name, x, mask, by, over, parameter)
+
+
+def _part(level: Level) -> str:
+    return "the batch" if level is Level.BATCH else f"each {level}"
 
 
 def over_components(
     ctx: Context, expr: Call, name: str, value: Value, where: Value, parameter: Fraction | None
 ) -> Node:
-    """A reduction over the components axis, written out: the components are known."""
+    """A reduction over the components, unrolled: their number is known."""
     graph, text = ctx.graph, shorten(expr.arguments[0].span.text)
     if not isinstance(value, Bundle):
         ctx.fail(
             "wrong-level",
             f"`{text}` is not one value for each component",
             expr.span,
-            help="leave `over=components` out, or use `rewards` or `weights`",
+            help="remove `over=components`, or use `rewards` or `weights`",
         )
     if name in ("quantile", "rank", "std_others"):
-        ctx.fail("not-yet", f"`{name}` over components is not known", expr.span)
+        ctx.fail("not-yet", f"`{name}` does not support `over=components`", expr.span)
     span = expr.arguments[0].span
     wheres = where.values if isinstance(where, Bundle) else (where,) * len(value.values)
     masks = [as_truth(ctx, w, expr.span).holds for w in wheres]

@@ -1,4 +1,4 @@
-"""The sections of a spec that decide over groups and rollouts: keep, refill, advantage, guarantees, labels."""
+"""The sections of a spec about groups and rollouts: keep, refill, advantage, guarantees, labels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from rewardspec.text.diagnostics import Label, Report, shorten
 
 
 def kept_groups(ctx: Context, expr: Expr) -> Node:
+    """[P] whether `keep` keeps each group."""
     node = as_condition(ctx, expr, ctx.user)
     if node.level is Level.ROLLOUT:
         ctx.fail(
             "wrong-level",
-            "`keep` decides about groups, and this differs within one",
+            "`keep` needs one value per group, and this differs within a group",
             expr.span,
             help="reduce it: `any(...)`, `all(...)`, `var(...) > 0`",
         )
@@ -34,18 +35,18 @@ def kept_groups(ctx: Context, expr: Expr) -> Node:
 
 
 def drawn_groups(ctx: Context, expr: Expr, keep: Node) -> Node:
-    """How often each group stands in the batch: 0 for those that `keep` leaves out."""
+    """[P] how often each group is in the batch: 0 for those that `keep` drops."""
     graph = ctx.graph
     score = number(ctx, expr, ctx.user)
     if score.level is Level.ROLLOUT:
         ctx.fail(
             "wrong-level",
-            "`refill` is one score a group, and this differs within one",
+            "`refill` needs one score per group, and this differs within a group",
             expr.span,
             help="reduce it: `mean(...)`, `var(...)`",
         )
     if score.domain.symbols:
-        ctx.fail("not-a-number", "`refill` is a score, not a name", expr.span)
+        ctx.fail("not-a-number", "`refill` needs a number, not a name", expr.span)
     graph.names.setdefault(score, "refill")
     score = graph.spread(score, Level.GROUP)
     once_or_more = interval(Fraction(1), inf)
@@ -57,15 +58,15 @@ def drawn_groups(ctx: Context, expr: Expr, keep: Node) -> Node:
 
 
 def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
-    """The advantage: 0 for a rollout of which nothing was measured, and outside the kept groups."""
-    if quiet:  # some component has no value, so the schemes have none either
+    """[N] the advantage: 0 for a rollout without any measured component, and in dropped groups."""
+    if quiet:  # a component is wrong, so the schemes have no value either
         names_in(ctx, expr, frozenset(), ctx.user)
         raise Skip
     value = ctx.value(expr, ctx.user)
     if isinstance(value, Bundle):
         ctx.fail(
             "bundle-left-over",
-            "this is one value for each component, and the advantage is one for a rollout",
+            "the advantage needs one value per rollout, not one for each component",
             expr.span,
             help=f"did you mean `sum({shorten(expr.span.text)}, over=components)`?",
         )
@@ -73,7 +74,7 @@ def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
     if node.level is not Level.ROLLOUT:
         ctx.fail(
             "wrong-level",
-            f"this is one value for a {node.level}, and the advantage needs one for every rollout",
+            f"the advantage needs one value per rollout, not one per {node.level}",
             expr.span,
             help="compare each rollout with its group: `center`, `zscore` or a scheme such as `grpo`",
         )
@@ -87,7 +88,7 @@ def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
 
 
 def promise(ctx: Context, expr: Expr) -> Node:
-    """A guarantee: broken where it fails, and not where it is missing."""
+    """A guarantee: broken where it is false, not where it is missing."""
     value = ctx.value(expr, ctx.user)
     if isinstance(value, Bundle):
         value = Truth(
@@ -98,50 +99,51 @@ def promise(ctx: Context, expr: Expr) -> Node:
 
 
 def label_of_one(ctx: Context, expr: Expr) -> Node:
-    """Whether a trajectory is given a token, before there are groups, batches or steps."""
-    return condition_of_one(ctx, expr, "a label is given to one trajectory before training")
+    """Whether a trajectory gets a token, before there are groups, batches or steps."""
+    return condition_of_one(ctx, expr, "a label")
 
 
 def asked_when(ctx: Context, use: Use, only_when: Expr) -> Node:
-    """Whether a reward function is asked about a rollout."""
-    node = condition_of_one(ctx, only_when, f"whether `{use.column}` is measured is told from one rollout")
+    """Whether a reward function is called for a rollout."""
+    node = condition_of_one(ctx, only_when, "`only_when`")
     uses = ctx.declared.uses
     columns = [n.attributes[0] for n in walk([node]) if n.op == "column"]
     if not columns:
         ctx.fail(
             "asked-of-nothing",
-            f"whether `{use.column}` is measured does not depend on anything that is measured",
+            f"the `only_when` of `{use.column}` reads no column",
             only_when.span,
-            help="compare what the rollout has: `correct >= 1`",
+            help="compare a value of the rollout: `correct >= 1`",
         )
     for column in columns:
         if column in uses and uses[column].only_when is not None:
             itself = column == use.column
             ctx.fail(
                 "asked-late",
-                f"`{use.column}` is asked for by " + ("its own value" if itself else f"`{column}`"),
+                f"the `only_when` of `{use.column}` reads `{column}`"
+                + (" itself" if itself else ", which has its own `only_when`"),
                 only_when.span,
-                labels=() if itself else (Label(uses[column].span, "not measured everywhere itself"),),
-                help="`only_when` can compare what is measured for every rollout",
+                labels=() if itself else (Label(uses[column].span, "not measured for every rollout"),),
+                help="compare columns that are measured for every rollout",
             )
     return node
 
 
-def condition_of_one(ctx: Context, expr: Expr, why: str) -> Node:
-    """A condition on one rollout's own values."""
+def condition_of_one(ctx: Context, expr: Expr, reader: str) -> Node:
+    """A condition on the values of one rollout. reader: the subject of the message."""
     node = as_condition(ctx, expr, ctx.user)
     if any(n.op in ACROSS_ROLLOUTS or n.op == "given" for n in walk([node])):
         ctx.fail(
             "wrong-level",
-            f"{why}, and this looks at its group, batch or step",
+            f"{reader} can read only one rollout, not its group, batch or step",
             expr.span,
-            help="compare its own components: `correct >= 1`",
+            help="compare the rollout's components: `correct >= 1`",
         )
     return ctx.graph.spread(node)
 
 
 def check_definitions(ctx: Context) -> None:
-    """Names in definitions that nothing uses; values are lowered, functions read through."""
+    """Report mistakes in definitions, used or not: values are lowered, functions checked for unknown names."""
     for definition in ctx.declared.functions.values():
         parameters = frozenset(name for name, _ in definition.signature.parameters or ())
         for _, default in definition.signature.parameters or ():
@@ -154,10 +156,10 @@ def check_definitions(ctx: Context) -> None:
 
 
 def logged_total(ctx: Context, results: list[Node]) -> Node | None:
-    """What the spec's own `total` is, or the prelude's, one for every rollout: the reward that trainers log.
+    """[N] the spec's `total`, or else the prelude's: the reward that trainers log.
 
-    The prelude's where the spec's own is no such number, or reads what no result of a call reads. None for a
-    spec that has no room for either.
+    The prelude's is used if the spec's is not a number per rollout, or reads columns that the outputs do not.
+    None if neither fits.
     """
     read = {n for n in walk(results) if n.op in ("column", "given")}
     names, report, ctx.report = dict(ctx.graph.names), ctx.report, Report()
@@ -173,5 +175,5 @@ def logged_total(ctx: Context, results: list[Node]) -> Node | None:
     except TooLarge:
         pass
     finally:
-        ctx.graph.names, ctx.report = names, report  # nothing is called otherwise because of a log
+        ctx.graph.names, ctx.report = names, report  # logging must not change the names of nodes
     return None

@@ -1,4 +1,4 @@
-"""What follows from a single rollout: its weighted total, as far as some of its columns tell."""
+"""The weighted total of a single rollout, computed from some of its columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rewardspec.ops.operators import ACROSS_ROLLOUTS
 
 
 def total_of_one(program: Program, ended: Program, columns: Collection[str], own_total: bool) -> Node | None:
-    """The weighted total of one rollout as a node of `ended`; None where these columns tell nothing of it.
+    """The weighted total of one rollout as a node of `ended`; None if no part of it follows from these columns.
 
-    ended: the same program at the end of a long run. own_total: whether the spec defines its `total`, which then
-    stands for the sum over components. What looks at the group, the batch or another column is left out.
+    ended: the same program at the end of a long run. own_total: whether the spec defines its own `total`, which then
+    replaces the sum over components. Components that depend on the group, the batch or another column are omitted.
     """
     graph = ended.graph
     terms = [
@@ -32,7 +32,7 @@ def total_of_one(program: Program, ended: Program, columns: Collection[str], own
 
 
 def told_by(columns: Collection[str], *values: Node) -> bool:
-    """Whether values of one rollout, such as what a component adds to its total, follow from these columns of it."""
+    """Whether values of one rollout depend on these columns only."""
     nodes = walk(values)
     if any(node.op in ACROSS_ROLLOUTS or node.attributes[:1] == ("batch_size",) for node in nodes):
         return False

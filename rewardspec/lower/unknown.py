@@ -1,4 +1,4 @@
-"""Names that are known, and what is said of those that are not."""
+"""The known names, and the diagnostics about unknown ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from rewardspec.text.diagnostics import shorten
 
 
 def knows(ctx: Context, name: str) -> bool:
+    """Whether a spec can use the name as a value."""
     return name in known_names(ctx, ctx.user)
 
 
 def known_names(ctx: Context, scope: Scope) -> list[str]:
+    """The names of all values in a scope."""
     own = (
         []
         if scope.prelude
@@ -26,46 +28,50 @@ def known_names(ctx: Context, scope: Scope) -> list[str]:
 
 
 def is_symbol(ctx: Context, text: str) -> bool:
+    """Whether a name is a value of some column, such as `math` in `task: {values: [math, code]}`."""
     return any(text in (column.domain.symbols or ()) for column in ctx.declared.columns.values())
 
 
 def function_named(ctx: Context, name: str, scope: Scope) -> Definition | None:
+    """The definition with parameters that has this name, the spec's before the prelude's."""
     if not scope.prelude and name in ctx.declared.functions:
         return ctx.declared.functions[name]
     return ctx.prelude.functions.get(name)
 
 
 def unknown(ctx: Context, expr: Name, scope: Scope) -> None:
+    """Report an unknown name."""
     name = expr.text
     known = known_names(ctx, scope)
     help = None
     if name.lower() in ("yes", "no", "true", "false", "on", "off"):
-        help = f"`{name}` is a name here; write 1 or 0"
+        help = f"`{name}` is a name here: write 1 or 0"
     elif name.lower() in ("none", "null", "nan"):
-        help = "what was not measured is `missing`"
+        help = "write `missing`"
     elif name == "advantage":
-        help = "`advantage` can be used in `guarantees:` only"
+        help = "use `advantage` in `guarantees:` only"
     elif name in FUNCTIONS:
-        help = f"it is a function: `{FUNCTIONS[name].signature(name)}`"
+        help = f"it is a function: write `{FUNCTIONS[name].signature(name)}`"
     elif (definition := function_named(ctx, name, scope)) is not None:
-        help = f"it is a function: `{definition.signature.span.text}`"
+        help = f"it is a function: write `{definition.signature.span.text}`"
     else:
         help = way_out(name, known, NAMES)
     if help is None:
         own = dict.fromkeys((*ctx.declared.columns, *ctx.declared.components))
         shown = ", ".join(f"`{name}`" for name in own)
-        help = f"declare it under `signals:`, or define it; the spec has {shown}" if own else None
-    ctx.report.error("unknown-name", f"there is no `{shorten(name)}`", ctx.site or expr.span, help=help)
+        help = f"declare it under `signals:` or `define:`; the spec has {shown}" if own else None
+    ctx.report.error("unknown-name", f"unknown name `{shorten(name)}`", ctx.site or expr.span, help=help)
 
 
 def unknown_function(ctx: Context, name: Name, scope: Scope) -> None:
+    """Report an unknown function."""
     if not scope.prelude and name.text in ctx.declared.damaged:
-        return  # what is wrong with its definition has been said
+        return  # its definition is wrong: reported already
     known = [*FUNCTIONS, *ctx.prelude.functions, *([] if scope.prelude else ctx.declared.functions)]
     help = way_out(name.text, known, NAMES)
     if knows(ctx, name.text) or name.text in scope.parameters:
-        help = f"`{name.text}` is a value; it takes no arguments"
-    ctx.report.error("unknown-function", f"there is no function `{shorten(name.text)}`", name.span, help=help)
+        help = f"write `{name.text}` without arguments: it is a value"
+    ctx.report.error("unknown-function", f"unknown function `{shorten(name.text)}`", name.span, help=help)
 
 
 def names_in(ctx: Context, expr: Expr, parameters: frozenset[str], scope: Scope) -> None:

@@ -1,4 +1,4 @@
-"""What an expression can come to while it is lowered."""
+"""The values of expressions while a spec is lowered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Truth:
-    """A condition that can be missing: then it neither holds nor fails."""
+    """A condition that can be missing: then neither `holds` nor `fails` is true."""
 
     holds: Node
     fails: Node
@@ -31,7 +31,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Bound:
-    """An argument as a function body sees it: its value, and the component it names, if it does."""
+    """An argument of a call: its value, its expression, and the scope of the caller."""
 
     value: Value
     expr: Expr
@@ -43,7 +43,7 @@ Value = Node | Bundle | Truth | Axis
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """Where a name is looked up: a function's parameters, then the spec's own names or the prelude's."""
+    """The names that an expression can use: a function's parameters, then those of the spec or the prelude."""
 
     prelude: bool
     parameters: dict[str, Bound] = field(default_factory=dict)
@@ -54,6 +54,7 @@ class Skip(Exception):
 
 
 def fold(make: Callable[[Node, Node], Node], nodes: Sequence[Node]) -> Node:
+    """The nodes combined from the left: `make(make(a, b), c)`."""
     result = nodes[0]
     for node in nodes[1:]:
         result = make(result, node)

@@ -1,1 +1,1 @@
-"""Text and YAML to syntax trees."""
+"""YAML and expression text to syntax trees."""

@@ -1,4 +1,4 @@
-"""Expression text to syntax tree, as `grammar/expr.lark` has it: read by descent, without recursion but in brackets."""
+"""Expression text to syntax tree, by recursive descent over the grammar of `grammar/expr.lark`."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ DEEPEST = 100
 LONGEST_NUMBER = 40
 LARGEST_EXPONENT = 300
 
-_WAYS_OUT = {
-    "=": "a comparison is written `==`",
+_FIXES = {
+    "=": "write `==` to compare",
     "&": "write `and`",
     "|": "write `or`",
     "!": "write `not`, or `!=`",
-    "^": "a power is written `**`",
-    '"': "names stand without quotes here",
-    "'": "names stand without quotes here",
-    "[": "there are no brackets in expressions; `min`, `max` and the like take values apart by commas",
-    "{": "there are no braces in expressions",
+    "^": "write `**` for a power",
+    '"': "write names without quotes",
+    "'": "write names without quotes",
+    "[": "write lists as arguments: `min(a, b)`",
+    "{": "write `(` and `)`",
     "≤": "write `<=`",
     "≥": "write `>=`",
     "≠": "write `!=`",
     "×": "write `*`",
     "−": "write a plain `-`",
     "?": "write `a if condition else b`",
-    ".": "numbers are written `0.5` or `1e-4`; values have no attributes",
+    ".": "write numbers as `0.5` or `1e-4`; values have no attributes",
 }
 
 
 class _Rejected(Exception):
-    """An expression that reads well but is over a limit."""
+    """An expression that the grammar accepts but a rule rejects: a limit, an argument's position."""
 
     def __init__(self, code: str, message: str, span: Span, help: str | None = None):
         self.code, self.message, self.span, self.help = code, message, span, help
 
 
 class _Unexpected(Exception):
-    """A token that cannot stand where it stands."""
+    """A token that the grammar does not allow in its place."""
 
     def __init__(self, token: Token):
         self.token = token
@@ -71,16 +71,16 @@ def parse_signature(text: str, at: Callable[[int, int], Span], report: Report) -
     if not NAME.match(text) or text in KEYWORDS:
         report.error(
             "bad-name",
-            f"`{shorten(text)}` cannot be a name",
+            f"`{shorten(text)}` is not a valid name",
             at(0, len(text)),
-            help="names are letters, digits and `_`, and do not begin with a digit",
+            help="use letters, digits and `_`, not a digit first",
         )
         return None
     return Signature(at(0, len(text)), text, None)
 
 
 def read(source: Source, report: Report) -> Expr | None:
-    """The tree of a whole source."""
+    """The tree of a source that is one expression."""
     return parse_expression(source.text, source.span, report)
 
 
@@ -101,7 +101,7 @@ def _parse(
             "syntax",
             f"unexpected `{shorten(char)}`",
             at(where, where + 1),
-            help=way_out_at(text, where) or _WAYS_OUT.get(char),
+            help=way_out_at(text, where) or _FIXES.get(char),
         )
     except _Unexpected as error:
         token = error.token
@@ -118,12 +118,12 @@ def _parse(
 
 
 def _checked(text: str, at: Callable[[int, int], Span]) -> list[Token]:
-    """The tokens of a text, which are not too many, nor numbers too long."""
+    """The tokens of a text. Raises _Rejected for too many, and for a number that is too long or large."""
     found: list[Token] = []
     for token in tokens(text):
         if len(found) == MOST_TOKENS and token.kind != END:
-            said = f"an expression of over {MOST_TOKENS} words and signs"
-            raise _Rejected("too-large", said, at(0, len(text.rstrip())))
+            message = f"the expression has more than {MOST_TOKENS} tokens"
+            raise _Rejected("too-large", message, at(0, len(text.rstrip())))
         if token.kind == "NUMBER":
             _check_number(token, at)
         found.append(token)
@@ -133,45 +133,45 @@ def _checked(text: str, at: Callable[[int, int], Span]) -> list[Token]:
 def _ends_early(text: str, at: Callable[[int, int], Span], report: Report) -> None:
     end = len(text.rstrip())
     if not end:
-        report.error("syntax", "an expression is missing here", at(0, len(text)))
+        report.error("syntax", "expected an expression", at(0, len(text)))
         return
     opened = text.count("(") > text.count(")")
     report.error(
         "syntax",
         "the expression ends too early",
         at(end - 1, end),
-        help=way_out_at(text, end - 1) or ("a `(` is not closed" if opened else None),
+        help=way_out_at(text, end - 1) or ("close the `(`" if opened else None),
     )
 
 
 def _token_help(text: str, token: Token) -> str | None:
     start = token.start
     if text[start : start + 1] == "=":
-        return _WAYS_OUT["="]
+        return _FIXES["="]
     if token.text == "else":
         return "write `a if condition else b`"
     if token.text == "if":
-        return "`if` stands after its value: `a if condition else b`"
+        return "write the value before `if`: `a if condition else b`"
     if token.text == ")":
-        return "there is no `(` to close" if text.count("(") < text.count(")") else None
+        return "remove it, or add a `(`" if text.count("(") < text.count(")") else None
     if token.text == "," and "(" not in text[:start]:
-        return "commas stand only between the arguments of a function"
+        return "use commas only between the arguments of a function"
     before = text[:start].rstrip()
     if token.kind in ("NAME", "NUMBER") and before and (before[-1].isalnum() or before[-1] in "_)"):
-        return "an operator is missing before it"
+        return "add an operator before it"
     return None
 
 
 def _check_number(token: Token, at: Callable[[int, int], Span]) -> None:
     span = at(token.start, token.end)
     if len(token.text) > LONGEST_NUMBER:
-        raise _Rejected("too-large", f"a number of over {LONGEST_NUMBER} characters", span)
+        raise _Rejected("too-large", f"the number has more than {LONGEST_NUMBER} characters", span)
     _, _, exponent = token.text.lower().partition("e")
     if exponent and abs(int(exponent)) > LARGEST_EXPONENT:
-        raise _Rejected("too-large", f"`{token.text}` is out of range", span, "exponents go from -300 to 300")
+        raise _Rejected("too-large", f"`{token.text}` is out of range", span, "use an exponent from -300 to 300")
 
 
-Part = tuple[Any, int, int, int]  # an expression (or a keyword argument), its ends, its depth
+Part = tuple[Any, int, int, int]  # an expression (or a keyword argument), start, end, depth
 Run = list[Any]  # parts, and the texts of the operators between them
 
 _LEVELS = {"or": 1, "and": 2, "COMPARE": 4, "ADD": 5, "MULTIPLY": 6}  # how tightly an operator binds
@@ -179,9 +179,9 @@ _NOT = 3
 
 
 class _Reader:
-    """Tokens read one after another; each method takes what it is named after.
+    """A cursor over tokens; each method reads the part of the grammar that it is named after.
 
-    Runs of operators and signs are no recursion: only what is in brackets is.
+    Runs of operators and signs are loops; only brackets recurse.
     """
 
     def __init__(self, found: list[Token], at: Callable[[int, int], Span]):
@@ -193,7 +193,7 @@ class _Reader:
         return self.found[self.place]
 
     def take(self, kind: str) -> Token:
-        """The next token, which has to be of this kind."""
+        """The next token. Raises _Unexpected if it is of another kind."""
         token = self.found[self.place]
         if token.kind != kind:
             raise _Unexpected(token)
@@ -216,7 +216,7 @@ class _Reader:
         return made
 
     def operators(self) -> Part:
-        """`a or not b < c + d * e`: the runs of operators that are begun, ever tighter ones."""
+        """`a or not b < c + d * e`: a stack of open runs of operators, each binding tighter than the one below."""
         begun: list[tuple[int, Run]] = []
         while True:
             while self.next.kind == "not" and (not begun or begun[-1][0] <= _NOT):
@@ -253,7 +253,7 @@ class _Reader:
         return made
 
     def atom(self) -> Part:
-        """A number, a name, a call, or what is in brackets."""
+        """A number, a name, a call, or an expression in brackets."""
         token = self.next
         if token.kind == "NUMBER":
             self.take("NUMBER")
@@ -283,7 +283,7 @@ class _Reader:
             if isinstance(part[0], tuple):
                 seen_keyword = True
             elif seen_keyword:
-                raise _Rejected("syntax", "an argument without a name after one with a name", part[0].span)
+                raise _Rejected("syntax", "a positional argument follows a named one", part[0].span)
         return self.made(Call, name.start, end, parts, function, arguments, keywords)
 
     def argument(self) -> Part:
@@ -315,7 +315,7 @@ class _Reader:
         names = [parameter for parameter, _ in parameters]
         twice = {n for n in names if names.count(n) > 1}
         if twice:
-            raise _Rejected("duplicate-parameter", f"parameter `{min(twice)}` stands twice", span)
+            raise _Rejected("duplicate-parameter", f"the parameter `{min(twice)}` appears twice", span)
         return Signature(span, name.text, tuple(parameters))
 
     def open(self) -> None:
@@ -325,7 +325,7 @@ class _Reader:
             self.too_deep(token.start, token.end)
 
     def close(self) -> int:
-        """Where the bracket ends."""
+        """The offset after the closing bracket."""
         self.brackets -= 1
         return self.take(")").end
 
@@ -336,10 +336,10 @@ class _Reader:
         return kind(self.at(start, end), *fields), start, end, depth
 
     def too_deep(self, start: int, end: int) -> NoReturn:
-        raise _Rejected("too-deep", f"an expression nested more than {DEEPEST} deep", self.at(start, end))
+        raise _Rejected("too-deep", f"the expression is nested more than {DEEPEST} deep", self.at(start, end))
 
     def run(self, level: int, run: Run) -> Part:
-        """Operands and operators of one level."""
+        """The node of operands and operators of one level."""
         if level == _NOT:
             word, part = run
             return self.made(Operation, word.start, part[2], [part], "not", (part[0],))
@@ -348,7 +348,7 @@ class _Reader:
         return self.comparison(run) if level == _LEVELS["COMPARE"] else self.chain(run)
 
     def chain(self, run: Run) -> Part:
-        """`a - b + c` from the left: one flat node for a run of one operator."""
+        """`a - b + c`, from the left; a run of `+` or of `*` is one flat node."""
         result: Part = run[0]
         for operator, part in zip(run[1::2], run[2::2], strict=True):
             expr, start, _, _ = result
@@ -361,7 +361,7 @@ class _Reader:
         return result
 
     def flat(self, run: Run) -> Part:
-        """`a and b and c`, one node, also where parentheses hold some of it together."""
+        """`a and b and c` as one flat node, with or without parentheses inside."""
         parts, operator = run[::2], run[1]
         operands: list[Expr] = []
         for expr, *_ in parts:
@@ -370,7 +370,7 @@ class _Reader:
         return self.made(Operation, parts[0][1], parts[-1][2], parts, operator, tuple(operands))
 
     def comparison(self, run: Run) -> Part:
-        """`a < b <= c` is `a < b and b <= c`."""
+        """`a < b <= c` as `a < b and b <= c`."""
         links = [
             self.made(Operation, left[1], right[2], [left, right], operator, (left[0], right[0]))
             for left, operator, right in zip(run[::2], run[1::2], run[2::2], strict=False)

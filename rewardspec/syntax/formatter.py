@@ -1,4 +1,4 @@
-"""A spec laid out canonically: indentation by two, one space where one belongs, comments where they were."""
+"""The canonical format of a spec: indented by two, one space between words, comments kept in place."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from rewardspec.text.source import Source
 
 _EXPRESSIONS = {"expr", "when", "otherwise", "weight", "add", "keep", "refill", "advantage"}
 
-Path = tuple[str, ...]  # keys on the way to a value; items of a list are "-"
+Path = tuple[str, ...]  # the keys that lead to a value; "-" for an item of a list
 
 
 def laid_out(source: Source, report: Report) -> str | None:
-    """The text of a spec in its canonical layout; None where it does not read (reasons in `report`).
+    """The text of a spec in canonical format; None if it does not parse (reasons in `report`).
 
-    Only space between words changes, and parentheses that mean nothing go; what it says stays the same, down to the
-    trees of its expressions. Laying it out again changes nothing.
+    Only space changes, and redundant parentheses are removed: the keys, words and trees of expressions stay the same.
+    Formatting is idempotent.
     """
     root = read_yaml(source, report)
     if root is None or report.failed:
         return None
     text = _indented(Source(source.name, _respaced(source, root)))
     again = read_yaml(Source(source.name, text), Report())
-    if again is None or _said(again, ()) != _said(root, ()):  # what cannot be laid out safely stays as it is
+    if again is None or _content(again, ()) != _content(root, ()):  # unsafe to format: unchanged
         return source.text
     return text
 
@@ -42,7 +42,7 @@ def _respaced(source: Source, root: Mapping) -> str:
 
 
 def _edits(node: Node, path: Path, edits: list[tuple[int, int, str]]) -> None:
-    """What of a node is written differently: (start, end, new text)."""
+    """Collect the edits inside the lines of a node: (start, end, new text)."""
     if isinstance(node, Scalar) or node.flow:
         if "\n" not in node.span.text and "#" not in node.span.text:
             edits.append((node.span.start, node.span.end, _on_one_line(node, path)))
@@ -74,7 +74,7 @@ def _scalar(node: Scalar, path: Path) -> str:
     if expr is None:
         return raw
     text = format_expr(expr, number=_number)
-    if _words(text) != _words(raw):  # `a < b <= c`, two comparisons to us, and signs that cancel stay as they are
+    if _words(text) != _words(raw):  # keep `a < b <= c`, which is two comparisons, and signs that cancel
         return raw
     again = _read(text)
     return raw if again is None or meaning(again) != meaning(expr) else text
@@ -85,7 +85,7 @@ def _read(text: str) -> Expr | None:
 
 
 def _number(number: Number) -> str:
-    """A number as it is written, with one sign at most: what is written has to bind as its value does."""
+    """A number as written, with at most one sign, so that it binds as its value does."""
     return ("-" if number.value < 0 else "") + number.span.text.strip("+-() \t")
 
 
@@ -109,9 +109,9 @@ def _indented(source: Source) -> str:
     root = read_yaml(source, Report())
     if root is None:
         return source.text
-    wanted: dict[int, int] = {}  # line to the indentation of what begins there
-    inside: set[int] = set()  # lines that go on with a value
-    blocks: set[int] = set()  # those of a block after `|` or `>`, where space at the end is part of the text
+    wanted: dict[int, int] = {}  # line to indentation, for lines where a key or item begins
+    inside: set[int] = set()  # lines that continue a value
+    blocks: set[int] = set()  # lines of a block after `|` or `>`, where trailing space is part of the text
     _depths(root, 0, wanted, inside, blocks)
     lines = [line if i in blocks else line.rstrip() for i, line in enumerate(source.text.split("\n"))]
     moved: list[str] = []
@@ -134,7 +134,7 @@ def _indented(source: Source) -> str:
 
 
 def _dashed(line: str) -> str:
-    """A line with one space after the dash of a list, if it begins with one."""
+    """A line with one space after its dash, if it is an item of a list."""
     words = line.lstrip(" ")
     if not words.startswith("- "):
         return line
@@ -166,15 +166,15 @@ def _depths(node: Node, depth: int, wanted: dict[int, int], inside: set[int], bl
 
 
 def _words(text: str) -> str:
-    """The text of an expression, space and parentheses aside."""
+    """The text of an expression without space and parentheses."""
     return "".join(c for c in text if not c.isspace() and c not in "()")
 
 
-def _said(node: Node, path: Path) -> object:
-    """What a node says: its keys and words, and the trees of its expressions."""
+def _content(node: Node, path: Path) -> object:
+    """The content of a node, for comparison: its keys, words and trees of expressions."""
     if isinstance(node, Scalar):
         expr = _read(node.text) if _is_expression(path) else None
         return node.text if expr is None else (_words(node.text), meaning(expr))
     if isinstance(node, Sequence):
-        return [_said(item, (*path, "-")) for item in node.items]
-    return [(key.text, _said(value, (*path, key.text))) for key, value in node.items]
+        return [_content(item, (*path, "-")) for item in node.items]
+    return [(key.text, _content(value, (*path, key.text))) for key, value in node.items]

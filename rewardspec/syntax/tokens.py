@@ -1,4 +1,4 @@
-"""Expression text to tokens, as the terminals of `grammar/expr.lark` have them."""
+"""Expression text to tokens: the terminals of `grammar/expr.lark`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 
 
 class Token(NamedTuple):
-    """A word or sign of an expression, and the characters it has. `kind`: of keywords and brackets their own text."""
+    """A word or sign of an expression, with its offsets. `kind`: for keywords and brackets their text."""
 
     kind: str
     text: str
@@ -30,14 +30,14 @@ class Token(NamedTuple):
 
 
 class Unlexed(Exception):
-    """A character that begins no token."""
+    """Raised for a character that cannot begin a token. `at`: its offset."""
 
     def __init__(self, at: int):
         self.at = at
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text; the last is `END`. Raises Unlexed."""
+    """The tokens of a text, `END` last. Raises Unlexed."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -52,5 +52,5 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def number(token: str) -> Fraction | float:
-    """The exact value of a number as it is written."""
+    """The exact value of a number token."""
     return inf if token == ".inf" else Fraction(token if token[0] != "." else "0" + token)

@@ -12,7 +12,7 @@ from rewardspec.text.source import Span
 
 @dataclass(frozen=True, eq=False)
 class Expr:
-    """An expression and the text it was read from."""
+    """An expression, with its place in the text."""
 
     span: Span
 
@@ -59,7 +59,7 @@ class Signature:
 
 
 def meaning(expr: Expr) -> object:
-    """An expression without its places: equal where the trees are."""
+    """An expression without its places, for comparison: equal for equal trees."""
     match expr:
         case Number(value=value):
             return value
@@ -76,6 +76,7 @@ def meaning(expr: Expr) -> object:
 
 
 def precedence(expr: Expr) -> int:
+    """How tightly an expression binds: 0 for `if`, 9 for names and calls."""
     match expr:
         case If():
             return 0
@@ -92,9 +93,9 @@ _PRECEDENCE |= {op: 4 for op in ("<", "<=", ">", ">=", "==", "!=")}
 
 
 def format_expr(expr: Expr, number: Callable[[Number], str] = lambda n: format_number(n.value)) -> str:
-    """The expression as text with only the parentheses it needs; parsing it gives the same tree.
+    """The expression as text, without redundant parentheses; parsing it gives the same tree.
 
-    number: how a number is written.
+    number: the text of a number.
     """
 
     def within(part: Expr, least: int) -> str:

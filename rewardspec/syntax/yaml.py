@@ -1,8 +1,8 @@
-"""YAML text to nodes that know where they stand.
+"""YAML text to nodes with their places.
 
-Only the plain part of YAML is a spec: mappings, sequences and scalars, which stay text (`no` is a
-name, `1e-4` whatever our number parser says). Anchors, aliases, merge keys, tags and second
-documents are refused, so that no file can grow when it is read.
+A spec uses the plain part of YAML: mappings, sequences and scalars, which stay text (`no` is a name, `1e-4` is
+parsed as an expression). Anchors, aliases, merge keys, tags and second documents are errors, so that no file can grow
+when it is read.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Scalar:
     span: Span
     text: str
     style: str | None = None
-    cut: bool = False  # a comma took its rest away; that is reported already
+    cut: bool = False  # a comma cut it in two: reported already
 
     def slice(self) -> tuple[str, int] | None:
-        """The text as it stands in the file and its offset there; None if escapes make them differ."""
+        """The text as written in the file, and its offset there; None if it contains escapes."""
         raw, start = self.span.text, self.span.start
         if self.style is None:
             return raw, start
@@ -72,14 +72,14 @@ Node = Scalar | Sequence | Mapping
 
 
 class _Stop(Exception):
-    """Nothing more can be read; the reason is in the report."""
+    """Reading stops; the reason is in the report."""
 
 
 def read_yaml(source: Source, report: Report) -> Mapping | None:
-    """The mapping a file holds, or None with the reasons in `report`."""
+    """The root mapping of a file, or None with the reasons in `report`."""
     everything = source.span(0, min(len(source.text), 1))
     if len(source.text) > LARGEST_FILE:
-        report.error("too-large", f"a spec of over {LARGEST_FILE // 1024} KiB", everything)
+        report.error("too-large", f"the spec is larger than {LARGEST_FILE // 1024} KiB", everything)
         return None
     reader = _Reader(source, report)
     try:
@@ -88,7 +88,7 @@ def read_yaml(source: Source, report: Report) -> Mapping | None:
         return None
     except ReaderError as error:
         at = error.position if isinstance(error.position, int) else 0
-        report.error("yaml", "a character that YAML does not allow", source.span(at, at + 1))
+        report.error("yaml", "YAML does not allow this character", source.span(at, at + 1))
     except MarkedYAMLError as error:
         _explain(error, source, report)
     except (YAMLError, ValueError, OverflowError) as error:
@@ -110,7 +110,7 @@ class _Reader:
     def next(self) -> yaml_events.Event:
         self.count += 1
         if self.count > MOST_EVENTS:
-            self.stop("too-large", f"a spec of over {MOST_EVENTS} keys and values", self.here())
+            self.stop("too-large", f"the spec has more than {MOST_EVENTS} keys and values", self.here())
         event = next(self.events)
         if getattr(event, "anchor", None) is not None:
             word = "an alias (`*`)" if isinstance(event, yaml_events.AliasEvent) else "an anchor (`&`)"
@@ -118,7 +118,7 @@ class _Reader:
                 "yaml",
                 f"{word} is not allowed in a spec",
                 self.span(event),
-                help="an expression that begins with `*` or `&` needs quotes" if "alias" in word else "write it out",
+                help="quote an expression that begins with `*` or `&`" if "alias" in word else "write the value out",
             )
         tag = getattr(event, "tag", None)
         if tag is not None and not isinstance(event, yaml_events.DocumentStartEvent):
@@ -144,7 +144,7 @@ class _Reader:
         if isinstance(event, yaml_events.StreamEndEvent):
             self.stop(
                 "empty",
-                "an empty spec",
+                "the spec is empty",
                 self.source.span(0, min(1, len(self.source.text))),
                 help="begin with `rewardspec: 1`",
             )
@@ -152,16 +152,16 @@ class _Reader:
         self.next()  # the end of the document
         event = self.next()
         if not isinstance(event, yaml_events.StreamEndEvent):
-            self.stop("yaml", "a second document in one file", self.span(event), help="one spec a file")
+            self.stop("yaml", "the file has a second document", self.span(event), help="write one spec per file")
         if not isinstance(node, Mapping):
             self.stop(
-                "wrong-type", "a spec is a mapping of keys to values", node.span, help="begin with `rewardspec: 1`"
+                "wrong-type", "expected a mapping of keys to values", node.span, help="begin with `rewardspec: 1`"
             )
         return node
 
     def node(self, event: yaml_events.Event, depth: int) -> Node:
         if depth > DEEPEST:
-            self.stop("too-deep", f"nested more than {DEEPEST} deep", self.span(event))
+            self.stop("too-deep", f"the spec is nested more than {DEEPEST} deep", self.span(event))
         if isinstance(event, yaml_events.ScalarEvent):
             return self.scalar(event)
         start = event.start_mark.index
@@ -179,7 +179,7 @@ class _Reader:
             end = start + len(text.rstrip())
         span, value = self.source.span(start, end), str(event.value)
         if any("\ud800" <= char <= "\udfff" for char in value):
-            self.report.error("yaml", "half a character: a surrogate is no text", span)
+            self.report.error("yaml", "an unpaired surrogate is not a character", span)
             value = "".join("?" if "\ud800" <= char <= "\udfff" else char for char in value)
         return Scalar(span, value, event.style or None)
 
@@ -197,7 +197,7 @@ class _Reader:
             key = self.node(event, depth + 1)
             value = self.node(self.next(), depth + 1)
             if not isinstance(key, Scalar):
-                self.report.error("wrong-type", "a key must be a name", key.span)
+                self.report.error("wrong-type", "a key must be a single value", key.span)
                 continue
             if torn is not None and _closes(key.text):
                 self.comma(torn[0], parse_signature)
@@ -205,7 +205,7 @@ class _Reader:
                 key, torn = Scalar(span, span.text), None
             elif torn is not None and _is_empty(value):
                 continue
-            elif torn is not None:  # nothing closes it
+            elif torn is not None:  # never closed
                 items.append(torn)
                 torn = None
             last = items[-1] if flow and items else None
@@ -218,11 +218,11 @@ class _Reader:
                 torn = key, value
                 continue
             if key.text == "<<":
-                self.report.error("yaml", "a merge key is not allowed in a spec", key.span, help="write it out")
+                self.report.error("yaml", "a merge key is not allowed in a spec", key.span, help="write the keys out")
             elif key.text in seen:
                 self.report.error(
                     "duplicate-key",
-                    f"`{shorten(key.text)}` stands twice",
+                    f"the key `{shorten(key.text)}` appears twice",
                     key.span,
                     labels=(Label(seen[key.text].span, "first here"),),
                     help="keep one of them",
@@ -234,7 +234,7 @@ class _Reader:
         return Mapping(self.between(start, event), tuple(items), flow)
 
     def whole(self, items: list[Node]) -> tuple[Node, ...]:
-        """The items of a sequence, those that a comma cut out of one expression reported."""
+        """The items of a sequence; expressions that a comma cut are reported and joined again."""
         kept: list[Node] = []
         for item in items:
             if kept and _unclosed(kept[-1]) and isinstance(item, Scalar):
@@ -245,23 +245,23 @@ class _Reader:
         return tuple(kept)
 
     def rejoined(self, cut: Scalar, rest: Scalar) -> Scalar:
-        """A value and what a comma cut off it."""
+        """A value joined with the rest that a comma cut off."""
         return replace(cut, text=f"{cut.text}, {rest.text}", cut=True)
 
     def comma(self, cut: Scalar, parse: Callable[[str, Callable[[int, int], Span], Report], object]) -> None:
-        """Report what a comma cut; quoted whole where `parse` takes it so."""
+        """Report a value that a comma cut; the help quotes it whole if `parse` accepts that."""
         whole = self.to_its_end(cut.span.start)
         reads = whole is not None and parse(whole, lambda start, end: cut.span, Report()) is not None
         quoted = f'it: `"{whole}"`' if reads else "all of it"
         self.report.error(
             "yaml-comma",
-            "YAML ends a value at a comma inside `{ }` and `[ ]`",
+            "inside `{ }` and `[ ]` a comma ends the YAML value",
             cut.span,
-            help=f"quote {quoted}, or use the block form, one key a line",
+            help=f"quote {quoted}, or use the block form, one key per line",
         )
 
     def to_its_end(self, start: int) -> str | None:
-        """The text from `start` to what ends it outside parentheses; None where it is long or not plain."""
+        """The text from `start` to the end of the value outside parentheses; None if it is long or quoted."""
         text, depth = self.source.text, 0
         for end in range(start, min(start + LONGEST_QUOTED, len(text))):
             char = text[end]
@@ -274,6 +274,7 @@ class _Reader:
 
 
 def event_flow(source: Source, start: int) -> bool:
+    """Whether a mapping or sequence is written with `{ }` or `[ ]`."""
     return source.text[start : start + 1] in ("{", "[")
 
 
@@ -301,26 +302,26 @@ def _explain(error: MarkedYAMLError, source: Source, report: Report) -> None:
         message, help = "YAML does not allow a tab here", "indent with spaces"
     elif "mapping values are not allowed" in problem:
         message = "a second `:` on one line"
-        help = "quote a text that holds `: `; if it is a key, look at the indentation"
+        help = "quote a text that contains `: `; for a key, check the indentation"
     elif "found character" in problem and "cannot start any token" in problem:
-        message, help = f"YAML does not let a value begin with `{char}`", "quote it"
+        message, help = f"a YAML value cannot begin with `{char}`", "quote it"
     elif "expected <block end>" in problem or "did not find expected" in problem:
-        message, help = "this does not line up with what stands above it", "give keys of one level one indentation"
+        message, help = "this is not aligned with the lines above", "indent keys of one level equally"
     elif "undefined alias" in problem:
         message, help = "an alias (`*`) is not allowed in a spec", "quote an expression that begins with `*`"
     elif "flow" in (error.context or "") or "flow" in problem:
         message, help = "a `{` or `[` is not closed, or a comma is missing", "close it, or use the block form"
     elif "quoted scalar" in (error.context or ""):
-        message, help = "a quote is not closed", "close it, or leave the quotes out"
+        message, help = "a quote is not closed", "close it, or remove the quotes"
     elif "could not find expected ':'" in problem:
-        message, help = "a key without `:`", "write `key: value`"
+        message, help = "this key has no `:`", "write `key: value`"
     else:
         message, help = f"not YAML: {shorten(problem, 80)}", None
     report.error("yaml", message, source.span(at, at + 1), help=help)
 
 
 def comment_after(span: Span) -> Span | None:
-    """A comment that follows on the line where `span` ends: it may have swallowed half an expression."""
+    """The comment on the line where `span` ends, None if there is none: it may have cut an expression."""
     text, at = span.source.text, span.end
     end = text.find("\n", at)
     rest = text[at : end if end >= 0 else len(text)]

@@ -1,4 +1,4 @@
-"""Messages to the user: what is wrong, where, and the way out."""
+"""Diagnostics: the problem, its place, and the fix."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypedDict, Unpack
 from rewardspec.text.shown import shown
 from rewardspec.text.source import Span
 
-MOST_DIAGNOSTICS = 100  # a hostile file must not buy unbounded output
+MOST_DIAGNOSTICS = 100  # a hostile file cannot produce unbounded output
 
 
 @dataclass(frozen=True)
 class Label:
-    """A second place that a message is about."""
+    """A second place of a diagnostic, with a text about it."""
 
     span: Span
     message: str
@@ -26,17 +26,17 @@ class Label:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding. `code` is kebab-case and stable; `severity` is `error`, `warning` or `note`."""
+    """A message with its place. `code` is kebab-case and stable; `severity` is `error`, `warning` or `note`."""
 
     code: str
     message: str
     span: Span
     help: str | None = None
     labels: tuple[Label, ...] = ()
-    note: str = ""  # stands beside the underline
+    note: str = ""  # the label next to the underline
     severity: str = "error"
 
-    def __post_init__(self) -> None:  # a frozen one; what it quotes is a spec's
+    def __post_init__(self) -> None:  # the texts quote the spec, which is untrusted
         for name in ("message", "help", "note"):
             if getattr(self, name):
                 object.__setattr__(self, name, shown(getattr(self, name)))
@@ -89,7 +89,7 @@ class Diagnostic:
 
 
 def _region(span: Span) -> dict[str, object]:
-    """File, lines and columns of a span; the last column is the one after it."""
+    """File, lines and columns of a span; `end_column` is exclusive."""
     line, column = span.source.line_column(span.start)
     end_line, end_column = span.source.line_column(span.end)
     return {
@@ -110,7 +110,7 @@ def _visible(line: str) -> str:
 
 
 class Rest(TypedDict, total=False):
-    """What a diagnostic can say besides."""
+    """The optional parts of a diagnostic."""
 
     help: str | None
     labels: tuple[Label, ...]
@@ -119,7 +119,7 @@ class Rest(TypedDict, total=False):
 
 @dataclass
 class Report:
-    """Collects diagnostics; every stage adds to it and goes on."""
+    """The diagnostics so far; every stage adds to them and continues."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     _seen: set[tuple[str, str, int, str]] = field(default_factory=set)
@@ -145,23 +145,23 @@ class Report:
 
 
 class Portable(Exception):
-    """An error that other processes can send here, whatever it is made from.
+    """An exception that can be pickled and sent between processes, whatever the arguments of its `__init__`.
 
-    Python would make it anew from its message: where that fails, who waits for the process waits for ever.
+    Python would call `__init__` with the message alone; if that fails, the receiving process hangs.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _made_again, (type(self), self.args, self.__dict__)
+        return _rebuilt, (type(self), self.args, self.__dict__)
 
 
-def _made_again(kind: type[Exception], arguments: tuple[object, ...], state: dict[str, object]) -> Exception:
+def _rebuilt(kind: type[Exception], arguments: tuple[object, ...], state: dict[str, object]) -> Exception:
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(state)
     return error
 
 
 class SpecError(Portable, ValueError):
-    """A spec that cannot be used. `diagnostics` holds everything found in it."""
+    """Raised for a spec with errors. `diagnostics`: all that were found."""
 
     def __init__(self, diagnostics: list[Diagnostic]):
         self.diagnostics = diagnostics
@@ -169,13 +169,13 @@ class SpecError(Portable, ValueError):
 
 
 def shorten(text: str, most: int = 40) -> str:
-    """`text` on one line and within `most` characters, for use inside a message."""
+    """`text` on one line of at most `most` characters, for use in a message."""
     text = shown(" ".join(text.split()))
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, if any is near."""
+    """The known name most similar to `name`; None if none is near."""
     if len(name) > 80:
         return None
     known = list(known)
@@ -188,6 +188,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """A help line that names the nearest known name, or `otherwise`."""
+    """The help ``did you mean `...`?`` with the nearest known name, else `otherwise`."""
     near = nearest(name, known)
     return f"did you mean `{near}`?" if near else otherwise

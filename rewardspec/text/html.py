@@ -1,4 +1,4 @@
-"""Tables as HTML, for notebooks. Whatever text of others is in them is escaped."""
+"""HTML tables for notebooks. All text in them is escaped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rewardspec.text.shown import shown
 
 
 def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> str:
-    """A table with its title, and a note below it.
+    """A table with a title and a note below it, as HTML.
 
-    html_table("r", ["a"], [["<b>"]]) has `&lt;b&gt;` in it.
+    html_table("r", ["a"], [["<b>"]]) contains `&lt;b&gt;`.
     """
     head = "".join(f"<th>{_text(cell)}</th>" for cell in heads)
     body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)

@@ -1,14 +1,14 @@
-"""Numbers as the language writes them."""
+"""The text of numbers in the language."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-LARGEST = Fraction(10) ** 308  # what floats can hold
+LARGEST = Fraction(10) ** 308  # about the largest float
 
 
 def format_number(value: Fraction | float) -> str:
-    """A number as the language writes it: `0.5`, `1e-06`, `.inf`, `1 / 3`. Reading it gives the same number."""
+    """A number as text: `0.5`, `1e-06`, `.inf`, `1 / 3`. Parsing the text gives the same number."""
     if isinstance(value, float):
         return ".inf" if value > 0 else "-.inf"
     if value.denominator == 1 and abs(value.numerator) < 10**15:

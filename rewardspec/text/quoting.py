@@ -1,8 +1,8 @@
-"""Text of a spec as other languages write it: what generated files are made of.
+"""Text of a spec, quoted for generated files: comments, shell, YAML, Hydra.
 
-Nothing of a spec reaches a generated file but through one of these. For Python `repr` is what these are for others.
+All text of a spec goes through one of these functions on its way into a generated file, or through `repr` for Python.
 
-    python -m rewardspec.text.quoting TEXT     `hydra(TEXT)`, for shell scripts that hand a path on
+    python -m rewardspec.text.quoting TEXT     prints `hydra(TEXT)`, for shell scripts that pass a path on
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ shell = shlex.quote
 
 
 def comment(text: str, most: int = 200) -> str:
-    """A text as what can stand after `# ` in Python, shell and YAML: one line of printable characters.
+    """A text that is safe after `# ` in Python, shell and YAML: one line of printable characters.
 
-    Line breaks of any kind (Unicode has seven), controls, and marks that turn the direction of text are `?`.
-    A Python file must not have one in its first two lines: `coding:` in a comment there changes what the file says.
+    Line breaks (Unicode has seven), control characters and marks that change the direction of text become `?`.
+    Not for the first two lines of a Python file: `coding:` in a comment there changes its encoding.
     """
-    line = inert("".join(c if c.isprintable() else "?" for c in text))  # a module may be printed in a CI job
+    line = inert("".join(c if c.isprintable() else "?" for c in text))  # a CI job may print the module
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def python_file(head: list[str], body: str) -> str:
-    """A Python file that begins with comments, whatever they say.
+    """A Python file that begins with comments.
 
-    head: lines, each a comment without its `# `. body: source.
+    head: the comments, any text, without `# `. body: source.
     """
     lines = ["# -*- coding: utf-8 -*-", *(f"# {comment(line)}".rstrip() for line in head)]
     return "\n".join(lines) + "\n" + body
 
 
 def yaml(value: object) -> str:
-    """A value of mappings, lists and texts as YAML that every reader takes for it, a line break at its end.
+    """A value of mappings, lists and texts as YAML that every YAML reader reads back, with a line break at the end.
 
-    Texts of several lines are blocks after `|` where that holds them, else in double quotes with escapes.
+    Texts of several lines are blocks after `|` if a block can represent them, else double-quoted with escapes.
     """
     from ruamel.yaml import YAML
 
@@ -73,19 +73,19 @@ _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}  # to YAM
 
 
 def hydra(text: str) -> str:
-    """A text as the value of an override on Hydra's command line: in quotes, whatever is in it.
+    """A text as the quoted value of an override on Hydra's command line.
 
-    In quotes, Hydra escapes a quote by a backslash, and a backslash only where a quote follows.
-    Raises ValueError for `${`, which OmegaConf reads anew each time that a configuration is copied,
-    and for `???`, which it takes for a value that is absent.
+    In quotes, Hydra escapes a quote by a backslash, and a backslash only before a quote.
+    Raises ValueError for `${`, which OmegaConf interpolates each time that a configuration is copied,
+    and for `???`, which it reads as a missing value.
     """
     if "${" in text or text == "???":
-        raise ValueError(f"{text!r} has a meaning of its own in Hydra: give it another name")
+        raise ValueError(f"Hydra interprets {text!r}: use another name")
     return "'" + re.sub(r"(\\*)('|\Z)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text) + "'"
 
 
 def main() -> None:
-    """Print the first argument as `hydra` writes it; exit with the reason where it cannot."""
+    """Print `hydra` of the first argument, or exit with the reason why it cannot be quoted."""
     try:
         print(hydra(sys.argv[1]))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Text that others wrote, as it is printed: all of it goes through here.
+"""Untrusted text, made safe to print.
 
-Names, completions, file names and what an endpoint answers can hold escape sequences that change a terminal, marks
-that turn the direction of text, line breaks that begin a line of their own, and what a CI system takes for commands.
+Names, completions, file names and the replies of endpoints can contain escape sequences that change a terminal, marks
+that change the direction of text, line breaks, and commands to a CI system. All of it is printed through this module.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 import unicodedata
 from typing import TextIO
 
-_COLOURS = r"(?:\s|\x1b\[[0-9;]*m)*"  # what may stand before a command, or what we print before a text
+_COLOURS = r"(?:\s|\x1b\[[0-9;]*m)*"  # allowed before a command, or printed by us before a text
 _COMMAND = re.compile(rf"^({_COLOURS}):(?=:)", re.MULTILINE)  # `::error::`, of GitHub
 _BRACKET = re.compile(r"#(?=#\w*\[)")  # `##[error]` of GitHub, `##vso[` of Azure, `##teamcity[`, anywhere in a line
 
 
 def shown(text: object) -> str:
-    """A text on one line, of characters that are seen; others are escaped, such as `\\x1b`, `\\u202e`, `\\n`."""
+    """A text on one line of visible characters; others are escaped: `\\x1b`, `\\u202e`, `\\n`."""
     text = str(text)
     return text if text.isprintable() else "".join(map(_seen, text))
 
@@ -28,22 +28,22 @@ def _seen(char: str) -> str:
 
 
 def printed(text: str) -> str:
-    """Lines of ours, with text of others in them, as they can be printed anywhere."""
+    """Our own lines with untrusted text in them, safe to print."""
     return inert("\n".join(map(shown, text.split("\n"))))
 
 
 def inert(text: str) -> str:
-    """Lines in which nothing is a command to a CI system: `\\::error::`, `#\\#[error]`."""
+    """Lines with every CI command escaped: `\\::error::`, `#\\#[error]`."""
     return _BRACKET.sub(r"#\\", _COMMAND.sub(r"\1\\:", text))
 
 
 def inert_json(text: str) -> str:
-    """JSON in ASCII, the same to whoever reads it, and no command to a CI system."""
+    """ASCII JSON of the same value, without a CI command."""
     return _BRACKET.sub(r"\\u0023", text)
 
 
 class Inert:
-    """A stream on which nothing becomes a command, for programs that lay out lines themselves."""
+    """A stream that escapes CI commands, for programs that format lines themselves."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Where a piece of text stands: sources and spans."""
+"""Sources, and spans: places in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rewardspec.text.shown import shown
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One text and the name people know it by (a path, or `<spec>`)."""
+    """A text and its name: a path, or `<spec>`."""
 
     name: str
     text: str = field(repr=False)
@@ -51,10 +51,10 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def place(self) -> str:
-        """File, line and column, as editors and terminals link them."""
+        """`file:line:column`, which editors and terminals link."""
         line, column = self.source.line_column(self.start)
         return f"{shown(self.source.name)}:{line}:{column}"
 
     def to(self, other: Span) -> Span:
-        """From the start of this span to the end of another one of the same source."""
+        """The span from the start of this one to the end of another in the same source."""
         return Span(self.source, self.start, other.end)

@@ -1083,7 +1083,7 @@ def test_github_escapes_what_ends_a_property(oddly_named):
     line = run("check", oddly_named, "--format", "github").stdout.rstrip("\n")
     properties, message = re.fullmatch("::error ([^:]+)::(.+)", line).groups()
     assert properties == "file=spécs%2C 100%25/a%3Ab c.yaml,line=4,col=34,title=gate-never-opens"
-    assert message.startswith("`length` can never count (")
+    assert message.startswith("the gate of `length` never opens (")
     assert message.endswith("%0Aspécs, 100%25/a:b c.yaml:3:21: `correct` is at most 1")
 
 

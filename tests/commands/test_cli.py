@@ -73,7 +73,7 @@ def test_check_as_json(broken):
     assert first == {
         "code": "unknown-name",
         "severity": "error",
-        "message": "there is no `corect`",
+        "message": "unknown name `corect`",
         "file": str(broken),
         "line": 4,
         "column": 34,

@@ -172,7 +172,7 @@ def check_gates(draft, reader, batches):
         rewardspec.loads(draft.text)
     except rewardspec.SpecError as error:
         report = str(error)
-    never = {name for name in gates if f"`{name}` can never count" in report}
+    never = {name for name in gates if f"the gate of `{name}` never opens" in report}
     for data in batches:
         held = Batch(
             {n: stored(v, data.types[n]) for n, v in data.columns.items()}, data.groups, data.step, data.total_steps

@@ -112,7 +112,7 @@ def test_what_is_written_as_elsewhere_gets_an_answer(written, answer):
         ("components: {a: {values: [0, 1], gate: correct}}", PART_KEYS["gate"]),
         ("components: {a: {values: [0, 1], level: prompt}}", WORDS["prompt"]),
         ("components: {a: {range: [0, 1], missing: skip}}", WORDS["skip"]),
-        ("components: {a: {values: [true, false]}}", "a truth value is a number: `values: [0, 1]`"),
+        ("components: {a: {values: [true, false]}}", "write truth values as numbers: `values: [0, 1]`"),
         ("components: {a: {range: [0, inf]}}", NAMES["inf"]),
         ("components: {a: {values: [0, inf]}}", NAMES["inf"]),
     ],

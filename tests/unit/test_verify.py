@@ -302,7 +302,7 @@ guarantees: {g: right_above_wrong(a)}
 
 
 def test_ready_made_guarantees_are_for_guarantees_only():
-    with pytest.raises(rewardspec.SpecError, match="`advantage` can be used in `guarantees:` only") as error:
+    with pytest.raises(rewardspec.SpecError, match="use `advantage` in `guarantees:` only") as error:
         rewardspec.loads("rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: within(3)\n")
     assert error.value.diagnostics[0].span.source.name == "<spec>"
 
