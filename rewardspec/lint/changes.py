@@ -23,7 +23,8 @@ def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> b
 
     Where neither shows it, and no group is seen in which something changes, the finding `code` is left out.
     """
-    try_groups = facts.groups.all is not None and 3 in facts.groups.all and not facts.question.intervals
+    every = facts.groups.all or {}
+    try_groups = 3 in every and not facts.question.intervals
     if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
         facts.leave_out(code, f"there are too many components ({len(facts.shaped)}) to vary each")
         return False
@@ -36,7 +37,7 @@ def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> b
     if _same_graphs(facts, theirs):
         return True
     of_batch = facts.looks_at_batch or theirs.looks_at_batch or not (_only_divides(facts) and _only_divides(theirs))
-    small = [group for groups in facts.groups.all.values() for group in groups] if try_groups and not of_batch else []
+    small = [group for groups in every.values() for group in groups] if try_groups and not of_batch else []
     moved, unknown = False, not small
     for group in [*small, *scattered(facts)]:
         a = facts.groups.values(facts.question.program.advantage, group)  # the group for the whole batch

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
+from rewardspec.groups.question import Group
 from rewardspec.lint.facts import OF_BATCH, Facts
-from rewardspec.lint.small_groups import Group
 from rewardspec.lint.table import at_moment
 from rewardspec.text.diagnostics import Label
 from rewardspec.text.numbers import format_number
@@ -26,13 +27,13 @@ def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, Group, Group]]
         name = node.attributes[0]
         if name not in policies:
             continue
-        left = None if policies[name] == "ignore" else 0
+        left = None if policies[name] == "ignore" else Fraction(0)
         for members, columns, moment in facts.groups.some[3]:
             for i, row in enumerate(members):
                 if all(None not in m for m in members) and row[at] != left:
                     without = (*row[:at], left, *row[at + 1 :])
                     spoilt = (*members[:i], without, *members[i + 1 :])
-                    yield name, (members, columns, moment), (spoilt, columns, moment)
+                    yield name, Group(members, columns, moment), Group(spoilt, columns, moment)
 
 
 def measured_without_advantage(facts: Facts, group: Group, advantages: list[Any]) -> bool:
@@ -55,7 +56,7 @@ def rows(facts: Facts, group: Group, spoilt: Group | None = None) -> str:
         shown = []
         for node, value, there in list(zip(facts.question.fine, row, other, strict=True))[:5]:
             symbols = node.domain.symbols
-            text = "-" if value != there else symbols[int(value)] if symbols else format_number(value)
+            text = "-" if value is None or value != there else symbols[int(value)] if symbols else format_number(value)
             shown.append(f"{node.attributes[0]} {text}")
         rows.append(f"({', '.join(shown)})")
     return ", ".join(rows)

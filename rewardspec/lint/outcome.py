@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import TooLarge, walk
@@ -14,10 +13,10 @@ from rewardspec.lint.words import words_of
 from rewardspec.lower.lower import Lowering
 from rewardspec.lower.program import Program
 from rewardspec.lower.values import Skip
-from rewardspec.ops.domain import Level
+from rewardspec.ops.domain import Bound, Level
 from rewardspec.ops.exact import Inexact
 from rewardspec.syntax.expression import read
-from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr, meaning
+from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, format_expr, meaning
 from rewardspec.text.diagnostics import Report
 from rewardspec.text.numbers import format_number
 from rewardspec.text.source import Source
@@ -144,13 +143,14 @@ def named_outcome(declared: Declarations, program: Program, gating: set[str]) ->
     if name is None:
         return None
     text = f"{name} >= {format_number(shaped[name].domain.hi)}"
-    return _outcome(declared, program, read(Source("outcome", text), Report()), "name")
+    expr = read(Source("outcome", text), Report())
+    return None if expr is None else _outcome(declared, program, expr, "name")
 
 
 def most_like_an_outcome(declared: Declarations, program: Program, names: list[str], gating: set[str]) -> str | None:
     """The name that says most plainly that an answer is right; None where several do, or none."""
     weights = {c.name: c.weight for c in program.components}
-    ranks: dict[tuple, list[str]] = {}
+    ranks: dict[tuple[bool, bool, int, int], list[str]] = {}
     for name in names:
         words = words_of(name)
         if words & _NOT_RIGHT or declared.components[name].when is not None or weights[name].domain.lo < 0:
@@ -193,7 +193,7 @@ def _rises(program: Program, name: str) -> bool:
         first, last = GroupEvaluator(node, [column], {})([(column.domain.lo,), (column.domain.hi,)], {})
     except (Inexact, KeyError):
         return False
-    return first < last
+    return bool(first < last)
 
 
 def _outcome(declared: Declarations, program: Program, expr: Expr, how: str) -> Outcome | None:
@@ -209,22 +209,22 @@ def _outcome(declared: Declarations, program: Program, expr: Expr, how: str) -> 
     components = [name for name in reads if name in declared.components]
     component = components[0] if len(reads) == 1 and components else None
     node = next((c.shaped for c in program.components if c.name == component), None)
-    two = (
-        node is not None and node.domain.values is not None and len(node.domain.values) == 2 and not node.domain.symbols
-    )
     condition = format_expr(expr)
-    if isinstance(expr, Name) and node is not None:
+    if component is None or node is None:
+        return Outcome(condition, expr, how, component, False, False, reads)
+    if isinstance(expr, Name):
         condition = f"{component} >= 1"
-    is_binary = two and node.level is Level.ROLLOUT and _is_top(expr, component, node.domain.hi)
-    return Outcome(condition, expr, how, component, is_binary, is_binary and node.domain.condition, reads)
+    domain = node.domain
+    two = domain.values is not None and len(domain.values) == 2 and not domain.symbols
+    is_binary = two and node.level is Level.ROLLOUT and _is_top(expr, component, domain.hi)
+    return Outcome(condition, expr, how, component, is_binary, is_binary and domain.condition, reads)
 
 
-def _is_top(expr: Expr, component: str, top: Fraction) -> bool:
+def _is_top(expr: Expr, component: str, top: Bound) -> bool:
     """Whether a condition holds for the greater of a component's two values: of 0 and 1, `c`, `c >= 1` and `c > 0`."""
     match expr:
         case Name():
             return True
         case Operation(operator=(">=" | ">" | "=="), operands=(Name(text=text), limit)) if text == component:
-            value = getattr(limit, "value", None)
-            return value is not None and (expr.operator != "==" or value == top)
+            return isinstance(limit, Number) and (expr.operator != "==" or limit.value == top)
     return False

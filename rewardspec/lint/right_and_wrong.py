@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rewardspec.groups.parts import columns_of
+from rewardspec.groups.question import Group
 from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts, once
-from rewardspec.lint.small_groups import Group
 
 
 def right_in(facts: Facts, group: Group) -> list[bool | None] | None:

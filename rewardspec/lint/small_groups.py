@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from rewardspec.groups.question import Question
+from rewardspec.groups.question import Group, Question
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ops.exact import Inexact
@@ -17,9 +16,6 @@ SIZES = (2, 3)
 MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
 FEW = 61
 MOST_NODES = 40_000  # in all of these few
-
-Row = tuple[Any, ...]  # what was measured of a rollout: exact numbers, None where missing
-Group = tuple[tuple[Row, ...], dict[str, Any], dict[str, Fraction]]  # rollouts, columns of the group, moment
 
 
 class SmallGroups:
@@ -102,4 +98,4 @@ class SmallGroups:
             return None
         rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)
         root = of or (other.question.program.advantage if whole else other.question.root)
-        return other.values(root, (rows, columns, moment))
+        return other.values(root, Group(rows, columns, moment))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from rewardspec.groups.question import Group
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import Facts
-from rewardspec.lint.small_groups import Group
 from rewardspec.text.numbers import format_number
 
 MOST_COLUMNS = 5
@@ -26,14 +26,14 @@ def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
     for at, node in enumerate(question.fine):  # what says who is right; signals that components do not show
         name, symbols = node.attributes[0], node.domain.symbols
         if name in reads and name not in columns:
-            for row, values in zip(shown, group[0], strict=True):
-                row.insert(0, f"{name} {_shown(values[at], symbols)}")
+            for row, rollout in zip(shown, group.rollouts, strict=True):
+                row.insert(0, f"{name} {_shown(rollout[at], symbols)}")
             continue
         gets = {(tuple(row), a) for row, a in zip(shown, advantages, strict=True)}
-        differ = len({row[at] for row in group[0]}) > 1
+        differ = len({rollout[at] for rollout in group.rollouts}) > 1
         if len({row for row, _ in gets}) < len(gets) and differ and name not in columns:
-            for row, values in zip(shown, group[0], strict=True):
-                row.append(f"{name} {_shown(values[at], symbols)}")
+            for row, rollout in zip(shown, group.rollouts, strict=True):
+                row.append(f"{name} {_shown(rollout[at], symbols)}")
     is_cut = sum(len(set(values)) > 1 or n == outcome for n, values in columns.items()) > MOST_COLUMNS
     rows: dict[str, int] = {}
     for cells, a in zip(shown, advantages, strict=True):
@@ -42,7 +42,7 @@ def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
     text = "; ".join(line if count == 1 else f"{count} x {line}" for line, count in rows.items())
     if question.normalisation == "shift":
         text += ", before the batch's normalisation"
-    return text + at_moment(facts, group[2])
+    return text + at_moment(facts, group.moment)
 
 
 def at_moment(facts: Facts, moment: dict[str, Fraction]) -> str:

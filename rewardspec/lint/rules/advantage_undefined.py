@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rewardspec.groups.question import Group
 from rewardspec.ir.checks import find_checks
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.missing import listed, measured_without_advantage, rows
 from rewardspec.lint.registry import finding
-from rewardspec.lint.small_groups import Group
 from rewardspec.lint.table import at_moment
 from rewardspec.syntax.expression import parse_expression
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError

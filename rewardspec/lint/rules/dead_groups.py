@@ -23,17 +23,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
-from typing import Any
 
 from rewardspec.groups.parts import connected, independent_terms
-from rewardspec.groups.points import PolicyModel, column_points, users_of
+from rewardspec.groups.points import Point, PolicyModel, column_points, users_of
 from rewardspec.groups.rates import policy
-from rewardspec.groups.states import States, find_states, is_boundary, of_rollout
+from rewardspec.groups.states import Rollouts, States, find_states, is_boundary, of_rollout
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import NO_LENGTH, OF_BATCH, Facts
 from rewardspec.lint.registry import finding
-from rewardspec.lint.small_groups import Row
 from rewardspec.lower.program import Program
 from rewardspec.text.diagnostics import Diagnostic, Label
 
@@ -106,7 +104,7 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
             yield size, sum(dead), is_all
 
 
-def _equal_groups(states: States, size: int) -> Iterator[tuple[tuple[Row, ...], dict[str, Any], float]]:
+def _equal_groups(states: States, size: int) -> Iterator[tuple[Rollouts, dict[str, Point], float]]:
     """(rollouts, columns of the group, probability) for groups of `size` equal rollouts."""
     for columns, odds in states.groups:
         for row, mass in states.rollouts.items():

@@ -28,17 +28,17 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from rewardspec.groups.question import Group, Kind, Rollout
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import NOT_EXACT, Facts
 from rewardspec.lint.gates import gate_names
 from rewardspec.lint.registry import finding
 from rewardspec.lint.right_and_wrong import group_with_wrong_above_right
-from rewardspec.lint.small_groups import Group, Row
 from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic, Label
 from rewardspec.text.numbers import format_number
 
-Kinds = dict[tuple[bool, bool], Row]  # (has all of `hard`, has all of `easy`): a rollout
+Kinds = dict[tuple[bool, bool], Rollout]  # (has all of `hard`, has all of `easy`): a rollout
 
 GROUPS_OF = (2, 4, 8, 16)
 MOST_STATES = 512  # of a rollout; with more, only the states that differ in two rewards are tried
@@ -47,12 +47,11 @@ MOST_WORK = 1_000_000  # node values, over all groups that are tried
 
 @finding("easy-above-hard", __doc__)
 def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
-    pairs = list(_pairs(facts))
+    worths = _worths(facts)
+    pairs = list(_pairs(facts, worths))
     if not pairs or facts.depends_on_batch("easy-above-hard") or group_with_wrong_above_right(facts) is not None:
         return
-    pairs.sort(
-        key=lambda pair: abs(_worth(facts, pair[0]) - _worth(facts, pair[1]))
-    )  # rewards of nearly equal worth first
+    pairs.sort(key=lambda pair: abs(worths[pair[0]] - worths[pair[1]]))  # rewards of nearly equal worth first
     nodes, left = len(walk([facts.question.root])), MOST_WORK
     states = _states(facts)
     for at, (hard, easy) in enumerate(pairs):
@@ -74,12 +73,13 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
             facts.component_place(easy),
             labels=(Label(facts.component_place(hard), "alone, ranks lower"),),
             note="alone, ranks higher",
-            help=_help(facts, hard, easy),
+            help=_help(facts, worths, hard, easy),
         )
         return
 
 
-def _help(facts: Facts, hard: str, easy: str) -> str:
+def _help(facts: Facts, worths: dict[str, Fraction], hard: str, easy: str) -> str:
+    """Gate the easy reward, if there is an outcome; sum first, if the weights then decide."""
     undone = "sum before normalising: normalising each reward undoes its weight"
     if facts.outcome is None and facts.graded_outcome is None:
         return undone
@@ -89,10 +89,10 @@ def _help(facts: Facts, hard: str, easy: str) -> str:
         if facts.declared.components[easy].when is not None
         else f"`when: {top}` to `{easy}`"
     )
-    return f"add {gate}" + ("" if _worth(facts, hard) < _worth(facts, easy) else f", or {undone}")
+    return f"add {gate}" + ("" if worths[hard] < worths[easy] else f", or {undone}")
 
 
-def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
+def _pairs(facts: Facts, worths: dict[str, Fraction]) -> Iterator[tuple[str, str]]:
     """(hard, easy): the outcome and each reward that is not gated on it.
 
     Without an outcome: two rewards on the same scale, the one with the larger weight first, if the spec writes a
@@ -106,9 +106,9 @@ def _pairs(facts: Facts) -> Iterator[tuple[str, str]]:
         for easy in names:
             if easy == hard or _depends(facts, easy, hard) or _depends(facts, hard, easy):
                 continue
-            first, second = _worth(facts, hard), _worth(facts, easy)
-            if first is None or second is None:
+            if hard not in worths or easy not in worths:
                 continue
+            first, second = worths[hard], worths[easy]
             if (outcome and first != second) or (first > second and _are_weighed(facts, hard, easy)):
                 yield hard, easy
 
@@ -129,14 +129,17 @@ def _depends(facts: Facts, name: str, other: str) -> bool:
     return bool(reads[0] & reads[1]) or other in gate_names(facts.declared, name)
 
 
-def _worth(facts: Facts, name: str) -> Fraction | None:
-    """The range of a component times its weight; None if the weight changes during training."""
-    component = next(c for c in facts.program.components if c.name == name)
-    weight, domain = component.weight.constant, component.shaped.domain
-    return None if weight is None else weight * (domain.hi - domain.lo)
+def _worths(facts: Facts) -> dict[str, Fraction]:
+    """The range of each component times its weight; without those whose weight changes or that have no ends."""
+    found = {}
+    for component in facts.program.components:
+        weight, lo, hi = component.weight.constant, component.shaped.domain.lo, component.shaped.domain.hi
+        if weight is not None and not isinstance(lo, float) and not isinstance(hi, float):
+            found[component.name] = weight * (hi - lo)
+    return found
 
 
-def _states(facts: Facts) -> dict[Row, dict[str, Any]] | None:
+def _states(facts: Facts) -> dict[Rollout, dict[str, Any]] | None:
     """Every state of a rollout, with the values of its components; None if there are too many."""
     states, complete = facts.question.states()
     if not complete or len(states) > MOST_STATES:
@@ -144,33 +147,36 @@ def _states(facts: Facts) -> dict[Row, dict[str, Any]] | None:
     return {state: worth for state in states if (worth := _worth_in(facts, state, facts.shaped)) is not None}
 
 
-def _worth_in(facts: Facts, state: Row, names: Iterable[str]) -> dict[str, Any] | None:
-    alone = ((state,), *_setting(facts))
-    found = {name: facts.groups.shaped(name, alone) for name in names}
-    return None if None in found.values() else {name: value for name, (value,) in found.items()}
+def _worth_in(facts: Facts, state: Rollout, names: Iterable[str]) -> dict[str, Any] | None:
+    alone = Group((state,), *_setting(facts))
+    found = {}
+    for name in names:
+        values = facts.groups.shaped(name, alone)
+        if values is None:
+            return None
+        found[name] = values[0]
+    return found
 
 
-def _setting(facts: Facts) -> tuple[dict[str, Any], dict[str, Fraction]]:
+def _setting(facts: Facts) -> Kind:
     """The group columns and the moment that are tried."""
-    return {name: points[0] for name, points in facts.question.coarse.items()}, facts.question.moments[0]
+    return Kind({name: points[0] for name, points in facts.question.coarse.items()}, facts.question.moments[0])
 
 
-def _kinds(
-    facts: Facts, hard: str, easy: str, states: dict[Row, dict[str, Any]] | None
-) -> dict[tuple[bool, bool], Row] | None:
+def _kinds(facts: Facts, hard: str, easy: str, states: dict[Rollout, dict[str, Any]] | None) -> Kinds | None:
     """Rollouts that are equal in all other rewards; None if no two of them have only `hard` and only `easy`."""
     if states is None:
         states = _states_of_two(facts, hard, easy)
     ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
-    by_rest: dict[tuple, dict[tuple[bool, bool], Row]] = {}
+    by_rest: dict[tuple[Any, ...], Kinds] = {}
     for state, worth in states.items():
         if all(worth[name] in ends[name] for name in (hard, easy)):
             rest = tuple(value for name, value in worth.items() if name not in (hard, easy))
-            by_rest.setdefault(rest, {})[tuple(worth[name] == ends[name][1] for name in (hard, easy))] = state
+            by_rest.setdefault(rest, {})[worth[hard] == ends[hard][1], worth[easy] == ends[easy][1]] = state
     return next((k for k in by_rest.values() if (True, False) in k and (False, True) in k), None)
 
 
-def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[Row, dict[str, Any]]:
+def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[Rollout, dict[str, Any]]:
     """Rollouts that differ only in the columns of two rewards, with the values of all components that read these."""
     own = {n for n in walk([facts.shaped[name] for name in (hard, easy)]) if n.op == "column"}
     own_names = {n.attributes[0] for n in own}
@@ -182,16 +188,14 @@ def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[Row, dict[str, An
     return {row: worth for row in rows if (worth := _worth_in(facts, row, touched)) is not None}
 
 
-def _overtaken(
-    facts: Facts, hard: str, easy: str, kinds: dict[tuple[bool, bool], Row]
-) -> tuple[Group, list[Any]] | None:
+def _overtaken(facts: Facts, hard: str, easy: str, kinds: Kinds) -> tuple[Group, list[Any]] | None:
     """A group, and its advantages, in which a rollout with only `easy` is above one with only `hard`.
 
     All rollouts of the group are equal in all other rewards.
     """
     ends = {name: (facts.shaped[name].domain.lo, facts.shaped[name].domain.hi) for name in (hard, easy)}
     for members in _groups(kinds):
-        group = (members, *_setting(facts))
+        group = Group(members, *_setting(facts))
         advantages = facts.groups.advantages(group)
         own, other = (facts.groups.shaped(name, group) for name in (hard, easy))
         if advantages is None or own is None or other is None or None in advantages:
@@ -207,13 +211,16 @@ def _overtaken(
     return None
 
 
-def _groups(kinds: Kinds) -> Iterator[tuple[Row, ...]]:
+def _groups(kinds: Kinds) -> Iterator[tuple[Rollout, ...]]:
     """Groups in which one of the two rewards is as rare or as common as possible, the smallest first."""
     only_hard, only_easy = kinds[True, False], kinds[False, True]
     both, neither = kinds.get((True, True)), kinds.get((False, False))
     for size in GROUPS_OF:
         for n in range(1, size):
-            if neither is not None or n == size - 1:
-                yield (only_hard,) * n + (only_easy,) + (neither,) * (size - 1 - n)
-            if both is not None and n < size - 1:
-                yield (only_hard,) + (only_easy,) * n + (both,) * (size - 1 - n)
+            rest = size - 1 - n
+            if neither is not None:
+                yield (only_hard,) * n + (only_easy,) + (neither,) * rest
+            elif rest == 0:
+                yield (only_hard,) * n + (only_easy,)
+            if both is not None and rest > 0:
+                yield (only_hard,) + (only_easy,) * n + (both,) * rest

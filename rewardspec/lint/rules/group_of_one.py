@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rewardspec.groups.question import Group
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.lint.scattered import scattered
@@ -34,7 +35,7 @@ def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
     ):  # the group size does not matter to a comparison with the batch
         return
     groups, _ = facts.question.groups(1, 0)
-    alone = [((row,), *rest) for members, *rest in scattered(facts) for row in members]
+    alone = [Group((row,), group.columns, group.moment) for group in scattered(facts) for row in group.rollouts]
     found = [facts.groups.advantages(group) for group in [*groups, *alone]]
     if all(values == [0] for values in found):
         yield facts.warn(

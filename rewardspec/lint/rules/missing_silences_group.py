@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rewardspec.groups.question import Group
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.missing import culprit, missing_place, spoilt_groups, with_and_without
 from rewardspec.lint.registry import finding
@@ -35,7 +36,7 @@ def missing_silences_group(facts: Facts) -> Iterator[Diagnostic]:
             continue
         members, columns, moment = spoilt
         at = next(i for i, row in enumerate(members) if row != group[0][i])
-        rest = facts.groups.advantages((members[:at] + members[at + 1 :], columns, moment))
+        rest = facts.groups.advantages(Group(members[:at] + members[at + 1 :], columns, moment))
         if rest is not None and None not in rest and any(before) and len(set(rest)) > 1:
             kept = facts.question.program.keep
             is_dropped = kept is not None and (facts.groups.values(kept, spoilt) or [1])[0] != 1

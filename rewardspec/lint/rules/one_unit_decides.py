@@ -25,15 +25,17 @@ It follows from the formula of the z-score.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 
+from rewardspec.groups.question import Group
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
-from rewardspec.lint.small_groups import Group
 from rewardspec.lint.words import words_of
+from rewardspec.ops.domain import Bound
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.text.diagnostics import Diagnostic, Label
 from rewardspec.text.numbers import format_number
@@ -50,40 +52,61 @@ def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
         return
     facts = facts.with_eps  # eps is a floor of divisors, too
     for at, node in enumerate(facts.question.fine):
-        if node.attributes[0] not in endless:
+        if node.attributes[0] in endless and (found := _decided(facts, at, node)) is not None:
+            yield _warning(facts, node.attributes[0], found)
+            return
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Two rollouts that differ by one in a count, and whose advantages differ by 1 or more.
+
+    counts, advantages: of the two. component: the only one in which they differ. apart: by how much.
+    """
+
+    counts: tuple[Fraction, Fraction]
+    advantages: tuple[float, float]
+    component: str
+    apart: Fraction
+
+
+def _decided(facts: Facts, at: int, column: Node) -> Decided | None:
+    """Two such rollouts, for the count in place `at` of a rollout. Large counts are tried first."""
+    rows = [row for row in facts.question.states()[0] if row[at] is not None][:MOST_ROWS]
+    known = [(row, count) for row in rows if (count := row[at]) is not None]
+    tried = known + [(row, count + far) for row, count in known for far in (100, 1000)]
+    columns = {name: points[0] for name, points in facts.question.coarse.items()}
+    for row, count in sorted(tried, key=lambda pair: -pair[1]):  # a long answer is a better example than an empty one
+        if count not in column.domain or count + 1 not in column.domain:
             continue
-        rows = [row for row in facts.question.states()[0] if row[at] is not None][:MOST_ROWS]
-        rows += [(*row[:at], row[at] + far, *row[at + 1 :]) for row in rows for far in (100, 1000)]
-        for row in sorted(rows, key=lambda row: -row[at]):  # a long answer is a better example than an empty one
-            more = (*row[:at], row[at] + 1, *row[at + 1 :])
-            if row[at] not in node.domain or more[at] not in node.domain:
-                continue
-            columns = {name: points[0] for name, points in facts.question.coarse.items()}
-            group = ((row, more), columns, facts.question.moments[0])
-            advantages = _in_floats(facts, group)
-            if None in advantages or not 1 <= abs(advantages[0] - advantages[1]) < LARGEST:
-                continue
-            name, changed = node.attributes[0], _changed(facts, group)
-            if changed is not None:
-                changed, apart = changed
-                own = apart * _largest_weight(facts, changed) >= Fraction(1, 2)  # then the divisor is not the cause
-                listed = " and ".join(format_number(Fraction(r[at])) for r in (row, more))
-                yield facts.warn(
-                    "one-unit-decides",
-                    f"{listed} `{name}` with all else equal get {advantages[0]:.3g} and {advantages[1]:.3g}",
-                    facts.component_place(changed),
-                    note=f"differs by {float(apart):.3g} for one `{name}`"
-                    if own
-                    else f"hardly differs for one `{name}`",
-                    labels=() if own else (Label(facts.advantage_place(), "divides by the tiny spread"),),
-                    help=f"count in coarser steps, `floor({name} / 500)`; or "
-                    + (
-                        f"compare it with a fixed length, `ramp({name}, start=0, end=4000)`"
-                        if own
-                        else "give the divisor a floor, `max(std(x), 0.1)`; or use `dr_grpo`"
-                    ),
-                )
-                return
+        two = tuple((*row[:at], value, *row[at + 1 :]) for value in (count, count + 1))
+        group = Group(two, columns, facts.question.moments[0])
+        first, second = _in_floats(facts, group)
+        if first is None or second is None or not 1 <= abs(first - second) < LARGEST:
+            continue
+        changed = _changed(facts, group)
+        if changed is not None:
+            return Decided((count, count + 1), (first, second), *changed)
+    return None
+
+
+def _warning(facts: Facts, name: str, found: Decided) -> Diagnostic:
+    # If the component itself differs by that much, the divisor is not the cause.
+    own = found.apart * _largest_weight(facts, found.component) >= Fraction(1, 2)
+    shown = " and ".join(format_number(count) for count in found.counts)
+    return facts.warn(
+        "one-unit-decides",
+        f"{shown} `{name}` with all else equal get {found.advantages[0]:.3g} and {found.advantages[1]:.3g}",
+        facts.component_place(found.component),
+        note=f"differs by {float(found.apart):.3g} for one `{name}`" if own else f"hardly differs for one `{name}`",
+        labels=() if own else (Label(facts.advantage_place(), "divides by the tiny spread"),),
+        help=f"count in coarser steps, `floor({name} / 500)`; or "
+        + (
+            f"compare it with a fixed length, `ramp({name}, start=0, end=4000)`"
+            if own
+            else "give the divisor a floor, `max(std(x), 0.1)`; or use `dr_grpo`"
+        ),
+    )
 
 
 def _in_floats(facts: Facts, group: Group) -> list[float | None]:
@@ -110,12 +133,12 @@ def _changed(facts: Facts, group: Group) -> tuple[str, Fraction] | None:
     None if a component differs by more than 1% of its range, except for those that compare rollouts themselves
     (`minmax(tokens)`).
     """
-    found = None
+    found: tuple[str, Fraction] | None = None
     for name, node in facts.shaped.items():
         values = facts.groups.shaped(name, group)
         if values is None or None in values:
             return None
-        apart = abs(values[0] - values[1])
+        apart: Fraction = abs(values[0] - values[1])
         far = node.domain.hi - node.domain.lo if node.domain.bounded else max(map(abs, values))
         compares = any(n.op in REDUCTIONS for n in walk([node]))
         if apart and apart > far / 100 and not compares:
@@ -124,6 +147,7 @@ def _changed(facts: Facts, group: Group) -> tuple[str, Fraction] | None:
     return found
 
 
-def _largest_weight(facts: Facts, name: str) -> Fraction | float:
+def _largest_weight(facts: Facts, name: str) -> Bound:
+    """The largest size that the weight of a component can have."""
     weight = next(c.weight for c in facts.program.components if c.name == name)
-    return max(abs(weight.domain.lo), abs(weight.domain.hi))
+    return max(weight.domain.hi, -weight.domain.lo)

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rewardspec.groups.question import Group
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.paid import gate_rest_help, pays
 from rewardspec.lint.registry import finding
 from rewardspec.lint.right_and_wrong import groups_with_outcome, right_in
-from rewardspec.lint.small_groups import Group
 from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
 

@@ -59,7 +59,9 @@ def schedule_turns_sign(facts: Facts) -> Iterator[Diagnostic]:
             low, high = (low, middle) if _sign_at(component.weight, middle, last) == known[turn][1] else (middle, high)
         when = f"from step {high} of {total}" if total is not None else f"from about {high / last:.0%} of the run"
         side = "below" if known[turn][1] < 0 else "above"
-        text = facts.declared.components[component.name].weight.span.text
+        weight = facts.declared.components[component.name].weight
+        assert weight is not None, "what was lowered has a weight"
+        text = weight.span.text
         end = f"`max({text}, 0)`" if side == "below" else f"`min({text}, 0)`"
         yield facts.warn(
             "schedule-turns-sign",

@@ -19,11 +19,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from rewardspec.groups.question import Group
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.lint.scattered import scattered
-from rewardspec.lint.small_groups import Group
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import GROUP_SPREADS
 from rewardspec.text.diagnostics import Diagnostic
@@ -56,7 +56,7 @@ def _few_kinds(facts: Facts) -> list[Group]:
     draw = random.Random(0)
     columns = {name: points[0] for name, points in facts.question.coarse.items()}
     return [
-        (tuple(draw.choices(draw.sample(states, min(kinds, len(states))), k=size)), columns, moment)
+        Group(tuple(draw.choices(draw.sample(states, min(kinds, len(states))), k=size)), columns, moment)
         for size in SIZES
         for kinds in (2, 4)
         for moment in facts.question.moments

@@ -21,6 +21,7 @@ from itertools import combinations_with_replacement, product
 from math import comb
 from typing import Any
 
+from rewardspec.groups.question import Group
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import NOT_EXACT, Facts
 from rewardspec.lint.gates import counts_only_where
@@ -56,7 +57,7 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
     looked_at = kinds[: 1 + MOST_COUNTED // _count(facts, size)]
     found = []
     for kind in looked_at:
-        groups = [(members, *kind) for members in combinations_with_replacement(question.states()[0], size)]
+        groups = [Group(members, *kind) for members in combinations_with_replacement(question.states()[0], size)]
         own = _distinct(facts.groups.advantages(group) for group in groups)
         apart = _distinct(facts.groups.elsewhere(other.groups, group) for group in groups)
         if own is None or apart is None:

@@ -51,6 +51,7 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
             )
             continue
         old = facts.declared.components[name]
+        assert old.weight is not None, "what was lowered has a weight"
         twice = Operation(old.weight.span, "*", (Number(old.weight.span, Fraction(2)), old.weight))
         negative = component.weight.domain.hi < 0
         if component.weight.constant == -1:
