@@ -55,7 +55,9 @@ class RewardTokens:
             members.setdefault(group, []).append(i)
         found = [""] * sum(len(rows) for rows in members.values())
         for place, rows in enumerate(members.values()):
-            for i, u in zip(rows, uniforms(len(rows), seed, step, PURPOSE, place), strict=True):
+            # the runtime has no annotations
+            drawn: list[float] = uniforms(len(rows), seed, step, PURPOSE, place)  # type: ignore[no-untyped-call]
+            for i, u in zip(rows, drawn, strict=True):
                 found[i] = next((name for name, end in zip(names, upto, strict=True) if u < end), names[-1])
         return found
 

@@ -205,7 +205,7 @@ def _allows(question: Question, columns: Points, members: Rollouts, coarse: dict
     names = list(columns)
     for node in question.fine:
         at = names.index(node.attributes[0])
-        if any(m[at] is not None and m[at] not in node.domain for m in members):
+        if any((value := m[at]) is not None and value not in node.domain for m in members):
             return False
     return all(coarse[name] in points for name, points in question.coarse.items())
 
