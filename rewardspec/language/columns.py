@@ -28,7 +28,7 @@ def read_function(name: str, block: Block, report: Report) -> Use | None:
         return None
     if "use" not in block and "python" not in block:
         return None  # the value is not text: reported already
-    from rewardspec.language.uses import read_use  # imports pydantic, which takes a tenth of a second
+    from rewardspec.language.uses import read_use  # imports the reward functions
 
     use = read_use(name, block, report)
     if use is None:

@@ -88,7 +88,7 @@ def _measured(block: Block, column: Column | None) -> Expr | None:
 
 def _worked_out(block: Block, use: Use, report: Report) -> Expr | None:
     """The value of a component whose reward function is an expression over other columns."""
-    from rewardspec.language.uses import as_expression  # imports pydantic, which takes a tenth of a second
+    from rewardspec.language.uses import as_expression  # imports the reward functions
 
     assert use.reward is not None
     wrong = [part for part in ("missing", "outside") if part in block.place]

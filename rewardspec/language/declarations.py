@@ -60,9 +60,9 @@ class Use:
     domain: Domain | None
 
     def __str__(self) -> str:
-        fields = self.reward.model.model_fields if self.reward is not None else {}
+        defaults = self.reward.defaults if self.reward is not None else {}
         given: dict[str, object] = {k: v for k, v in self.inputs.items() if k != v}
-        given |= {k: v for k, v in self.options.items() if v != fields[k].default}
+        given |= {k: v for k, v in self.options.items() if v != defaults[k]}
         said = ", ".join(f"{name}={value}" for name, value in given.items())
         when = f" only when {self.only_when.span.text}" if self.only_when is not None else ""
         name = self.reward.name if self.reward is not None else ""

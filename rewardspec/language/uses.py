@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from fractions import Fraction
-
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING
 
 from rewardspec.language.declarations import Use
 from rewardspec.language.scalars import read_expression
@@ -20,6 +18,9 @@ from rewardspec.syntax.yaml import Mapping, Scalar, Sequence
 from rewardspec.text.diagnostics import Report, did_you_mean, shorten
 from rewardspec.text.numbers import format_number
 from rewardspec.text.source import Span
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*(\(.*\))?\s*", re.DOTALL)
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -78,14 +79,8 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
     try:
         options = reward.options({option: value for option, (_, value) in given.items()})
         domain = reward.domain(**options)
-    except ValidationError as errors:
-        for error in errors.errors():
-            _report(error, reward, given, scalar.span, report)
-        return None
     except ValueError as error:
-        named = re.match(r"`(\w+)`", str(error))
-        place = given[named[1]][0] if named and named[1] in given else scalar.span
-        report.error("bad-option", str(error), place)
+        _refused(error, reward, given, scalar.span, report)
         return None
     if reward.expression is not None and only_when is not None:
         report.error(
@@ -177,11 +172,24 @@ def _arguments(scalar: Scalar, report: Report) -> tuple[Given, Expr | None]:
     return given, only_when
 
 
+def _refused(error: ValueError, reward: Reward, given: Given, span: Span, report: Report) -> None:
+    """What is wrong with options: by themselves, or together."""
+    from pydantic import ValidationError  # takes a tenth of a second
+
+    if isinstance(error, ValidationError):
+        for one in error.errors():
+            _report(one, reward, given, span, report)
+        return
+    named = re.match(r"`(\w+)`", str(error))
+    place = given[named[1]][0] if named and named[1] in given else span
+    report.error("bad-option", str(error), place)
+
+
 def _report(error: ErrorDetails, reward: Reward, given: Given, span: Span, report: Report) -> None:
     """Report one validation error of pydantic."""
     option = str(error["loc"][0])
     place = given[option][0] if option in given else span
-    known = [*reward.model.model_fields, *(i for i in reward.inputs if i not in FIXED), "only_when"]
+    known = [*reward.defaults, *(i for i in reward.inputs if i not in FIXED), "only_when"]
     match error["type"]:
         case "extra_forbidden":
             help = did_you_mean(option, known, f"the options are {', '.join(f'`{k}`' for k in known)}")

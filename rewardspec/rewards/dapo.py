@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from rewardspec.ops.domain import Domain
-from rewardspec.rewards.reward import between, reward
+from rewardspec.rewards.reward import Within, between, reward
 
 
 def _domain(*, max: float, buffer: float) -> Domain:
@@ -20,8 +18,8 @@ def _domain(*, max: float, buffer: float) -> Domain:
 def overlong(
     tokens: float,
     *,
-    max: Annotated[float, Field(ge=1, le=1e12)],
-    buffer: Annotated[float, Field(ge=1, le=1e12)],
+    max: Annotated[float, Within(ge=1, le=1e12)],
+    buffer: Annotated[float, Within(ge=1, le=1e12)],
 ) -> float:
     """0 up to `max - buffer` tokens, from there down to -1 at `max`.
 

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated
 
-from pydantic import Field
-
-from rewardspec.rewards.reward import BadReference, each, refuse, reward
+from rewardspec.rewards.reward import BadReference, Within, each, refuse, reward
 from rewardspec.rewards.tagged import answer_part, last_element
 
 LONGEST = 4000  # characters of an answer: more is no answer to a problem
@@ -23,7 +21,7 @@ def correct(
     answers: Sequence[str | float],
     *,
     tag: str = "none",
-    timeout: Annotated[float, Field(gt=0, le=3600)] = 5.0,
+    timeout: Annotated[float, Within(gt=0, le=3600)] = 5.0,
 ) -> list[float]:
     """1 where the final answer equals the ground truth as mathematics, else 0, for each completion.
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from rewardspec.rewards.qa import references
-from rewardspec.rewards.reward import between, reward
+from rewardspec.rewards.reward import Within, between, reward
 from rewardspec.rewards.tagged import Malformed, elements, last_element, read_calls
 from rewardspec.rewards.think import Tag
 
@@ -39,7 +37,7 @@ def process(completion: str, *, call: Tag = "tool_call", answer: Tag = "answer")
 def format(
     completion: str,
     *,
-    tags: Annotated[tuple[Tag, ...], Field(min_length=2, max_length=16)] = ("reasoning", "tool_call", "answer"),
+    tags: Annotated[tuple[Tag, ...], Within(min_length=2, max_length=16)] = ("reasoning", "tool_call", "answer"),
     observations: tuple[Tag, ...] = ("tool_response", "observation"),
 ) -> float:
     """0.1 where all that was generated stands in its tags, else 0.

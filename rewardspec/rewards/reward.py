@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isinf
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, create_model
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rewardspec.ops.domain import Domain, finite, interval
+
+if TYPE_CHECKING:  # pydantic takes a tenth of a second, and is for options that are given
+    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+_MISSING = inspect.Parameter.empty
 
 
 class ScoringError(ValueError):
@@ -28,6 +32,18 @@ class BadReference(ValueError):
     def __init__(self, reason: str, rows: Mapping[int, str] = {}):
         super().__init__(reason)
         self.rows = dict(rows)
+
+
+class Within:
+    """What an option may be: `Annotated[float, Within(gt=0, le=3600)]`, in the words of `pydantic.Field`."""
+
+    def __init__(self, **limits: Any):
+        self.limits = limits
+
+    def __get_pydantic_core_schema__(self, of: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic import Field
+
+        return handler.generate_schema(Annotated[of, Field(**self.limits)])
 
 
 def each(read: Callable[..., Any], given: Iterable[Any]) -> list[Any]:
@@ -80,8 +96,7 @@ class Reward:
     def signature(self) -> str:
         """As a spec would write it, with every option and what it is where nothing is said."""
         options = [
-            name if field.is_required() else f"{name}={_written(field.default)}"
-            for name, field in self.model.model_fields.items()
+            name if default is _MISSING else f"{name}={_written(default)}" for name, default in self.defaults.items()
         ]
         return f"{self.name}({', '.join(options)})" if options else self.name
 
@@ -95,6 +110,8 @@ class Reward:
     @cached_property
     def model(self) -> type[BaseModel]:
         """The options, from the function's keyword-only parameters."""
+        from pydantic import ConfigDict, create_model
+
         fields: dict[str, Any] = {
             name: (parameter.annotation, ... if parameter.default is parameter.empty else parameter.default)
             for name, parameter in inspect.signature(self.function, eval_str=True).parameters.items()
@@ -103,8 +120,16 @@ class Reward:
         settings = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
         return create_model(self.name, __config__=settings, **fields)
 
+    @cached_property
+    def defaults(self) -> dict[str, object]:
+        """Every option and what it is where nothing is said: `inspect.Parameter.empty` for one that has to be said."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
+
     def options(self, given: Mapping[str, object]) -> dict[str, object]:
         """Every option, checked. Raises pydantic's ValidationError, which names those that are wrong."""
+        if not given and _MISSING not in self.defaults.values():
+            return dict(self.defaults)
         read = self.model.model_validate(dict(given))
         return {name: getattr(read, name) for name in self.model.model_fields}
 

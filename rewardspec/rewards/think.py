@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
-
-from rewardspec.rewards.reward import reward
+from rewardspec.rewards.reward import Within, reward
 from rewardspec.rewards.tagged import in_order
 
-Tag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z_0-9-]{0,63}$")]
+Tag = Annotated[str, Within(pattern=r"^[A-Za-z_][A-Za-z_0-9-]{0,63}$")]
 
 
 @reward("think.format", domain=(0, 1))
 def format(
     completion: str,
     *,
-    tags: Annotated[tuple[Tag, ...], Field(min_length=1, max_length=16)] = ("think", "answer"),
+    tags: Annotated[tuple[Tag, ...], Within(min_length=1, max_length=16)] = ("think", "answer"),
     then: Literal["nothing", "text"] = "nothing",
     opened: bool = False,
 ) -> float:

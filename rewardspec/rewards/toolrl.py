@@ -9,10 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from rewardspec.ops.domain import Domain, finite
-from rewardspec.rewards.reward import BadReference, between, reward
+from rewardspec.rewards.reward import BadReference, Within, between, reward
 from rewardspec.rewards.tagged import (
     Call,
     Malformed,
@@ -76,8 +74,8 @@ def correctness(
     *,
     granularity: Literal["original", "fine", "intermediate", "coarse"] = "original",
     pairing: Literal["optimal", "greedy"] = "optimal",
-    lo: Annotated[float, Field(ge=-1e9, le=1e9)] = -3.0,
-    hi: Annotated[float, Field(ge=-1e9, le=1e9)] = 3.0,
+    lo: Annotated[float, Within(ge=-1e9, le=1e9)] = -3.0,
+    hi: Annotated[float, Within(ge=-1e9, le=1e9)] = 3.0,
 ) -> float:
     """How far the tool calls match those of the ground truth, from `lo` to `hi`.
 
@@ -195,7 +193,7 @@ def _most(gold: Sequence[Call]) -> int:
 
 
 @reward("toolrl.think_length", domain=lambda **_: between(0, 1))
-def think_length(completion: str, *, target: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 512.0) -> float:
+def think_length(completion: str, *, target: Annotated[float, Within(gt=0, allow_inf_nan=False)] = 512.0) -> float:
     """Words of the thought over `target`, at most 1; for a target that moves use `toolrl.think_words`.
 
     Words are what white space separates; a thought without an end has none.

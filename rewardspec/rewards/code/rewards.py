@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import Field
-
 from rewardspec.rewards.code.sandbox import Limits
 from rewardspec.rewards.code.verdicts import verdicts
-from rewardspec.rewards.reward import between, reward
+from rewardspec.rewards.reward import Within, between, reward
 
-Seconds = Annotated[float, Field(gt=0, le=3600)]
-Mebibytes = Annotated[int, Field(ge=64, le=1 << 20)]
-Workers = Annotated[int, Field(ge=1, le=1024)]
+Seconds = Annotated[float, Within(gt=0, le=3600)]
+Mebibytes = Annotated[int, Within(ge=64, le=1 << 20)]
+Workers = Annotated[int, Within(ge=1, le=1024)]
 
 
 @reward("code.pass_rate", domain=lambda **_: between(0, 1), inputs=("completion", "tests"), many=True)
