@@ -1,4 +1,4 @@
-"""The function that a spec compiles to, and what it returns."""
+"""The function that a spec compiles to, and the `Result` that it returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.html import html_table
 
-if TYPE_CHECKING:  # a spec compiles itself, so it comes above; torch is imported by what runs
+if TYPE_CHECKING:  # `spec` imports this file; only compiled modules import torch
     import numpy as np
     from torch import Tensor
 
@@ -44,44 +44,44 @@ class Result(ABC):
     @property
     @abstractmethod
     def rewards(self) -> dict[str, Tensor]:
-        """Each component's shaped value, [N], NaN where it was ignored."""
+        """Each component's shaped value, [N]; NaN where it was ignored."""
 
     @property
     @abstractmethod
     def shares(self) -> dict[str, Tensor] | None:
-        """Each component's share of the advantage, [N]; None where the advantage is no sum of shares."""
+        """Each component's share of the advantage, [N]; None if the advantage is not a sum over components."""
 
     @property
     @abstractmethod
     def weights(self) -> dict[str, Tensor]:
-        """The weight of each component in force: [] for the batch, or [P]."""
+        """The current weight of each component: [] for the batch, or [P]."""
 
     @property
     @abstractmethod
     def total(self) -> Tensor | None:
-        """The spec's `total`, or the weighted sum of the rewards, [N]; None for a spec that has no room for it."""
+        """The spec's `total`, or the weighted sum of the rewards, [N]; None if the spec cannot compute it."""
 
     @property
     @abstractmethod
     def kept(self) -> Tensor:
-        """Whether each group stands in the batch, [P]; groups outside have advantage 0."""
+        """Whether each group is in the batch, [P]; other groups have advantage 0."""
 
     @property
     @abstractmethod
     def copies(self) -> Tensor:
-        """How often each group stands in the batch, [P], where groups are drawn again; else 1 if kept, or 0."""
+        """How many copies of each group are in the batch, [P]: with `refill` 0 or more, else 1 if kept and 0 if not."""
 
     @property
     @abstractmethod
     def refilled(self) -> tuple[Tensor, Tensor]:
-        """Which row stands in each place of the batch, [M], and its advantage there, [M]: for trainers that move rows.
+        """The row at each place of the refilled batch, [M], and its advantage there, [M]: for trainers that move rows.
 
-        The advantage of a group is shared by its copies. M is N where all groups are of one size.
+        The copies of a group share its advantage. M is N if all groups have one size.
         """
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
-        """Floats to log, fetched from the device together: `rollouts_without_signal`, `reward/NAME`, `share/NAME`..."""
+        """Floats to log: `rollouts_without_signal`, `reward/NAME`, `share/NAME` ... One transfer from the device."""
 
     def __repr__(self) -> str:
         found = self.metrics()
@@ -110,8 +110,8 @@ class AdvantageFunction:
     fn = rewardspec.compile("specs/gdpo/math.yaml")
     fn({"correct": [1, 0], "tokens": [900, 5000]}, groups=2).advantages
 
-    source: the text of the module that runs, the same as `spec.python`. spec: the spec. RolloutError: what it raises,
-    one class for all. It is pickled as its spec, and compiled anew.
+    source: the text of the module that runs, equal to `spec.python`. spec: the spec. RolloutError: the error that it
+    raises, one class for all functions. It is pickled as its spec and compiled again when loaded.
     """
 
     spec: Spec
@@ -123,11 +123,11 @@ class AdvantageFunction:
         module = load_module(self.source, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
         self.RolloutError = module.RolloutError
         self.module_function: Callable[..., Result] = module.advantages
-        # The same, which `torch.compile` leaves as it is: it looks at its columns at every turn, so what could be
-        # compiled are scraps, and that would take minutes. Made once the compiler has been imported, which takes long.
+        # The same function, hidden from `torch.compile`: its branches depend on the columns, so the compiler would
+        # spend minutes on small fragments. It is made only after the compiler was imported, which is slow.
         self.apart: Callable[..., Result] | None = None
         self.__name__, self.__doc__ = "advantages", module.advantages.__doc__
-        # `torch.compile` imports the module of what it compiles by name
+        # `torch.compile` imports the module of a function by its name
         module.__name__ = f"rewardspec_compiled_{next(_numbers)}"
         sys.modules[module.__name__] = module
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
@@ -145,9 +145,9 @@ class AdvantageFunction:
 
         fn({"correct": [1, 0, 1, 1]}, groups=2).advantages
 
-        columns: for each of `spec.columns` N numbers, or symbols; None and NaN are missing. groups: the size of all
-        groups, whose rollouts stand together, or N ids. step, total_steps: when in the run, for specs with schedules.
-        seed: for specs that draw groups again. Raises RolloutError, which names column, rollout and group.
+        columns: for each of `spec.columns` N numbers, or symbols; None and NaN are missing. groups: the size of every
+        group, for rollouts ordered by group, or N ids. step, total_steps: the moment of training, for specs with
+        schedules. seed: for specs with `refill`. Raises RolloutError, which names column, rollout and group.
         """
         if self.apart is None and "torch._dynamo" in sys.modules:
             self.apart = sys.modules["torch"].compiler.disable(self.module_function)
@@ -171,10 +171,10 @@ _numbers = itertools.count()
 
 
 def load_module(source: str, filename: str) -> ModuleType:
-    """A module from its source, with lines that tracebacks and debuggers can show.
+    """The module of a source text; tracebacks and debuggers can show its lines.
 
-    What it returns is a `Result`. What it returns and raises can be sent to other processes, which have no such
-    module: as the package's own.
+    It returns a `Result`. Its results and errors can be sent to other processes, which do not have the module: they
+    are pickled as the package's own classes.
     """
     from rewardspec.emit.runtime.columns import RolloutError
 
@@ -182,7 +182,7 @@ def load_module(source: str, filename: str) -> ModuleType:
     module.__file__ = filename
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(builtins.compile(source, filename, "exec"), module.__dict__)
-    module.RolloutError = RolloutError  # type: ignore[attr-defined]  # a module holds what it is given
+    module.RolloutError = RolloutError  # type: ignore[attr-defined]  # any name can be set on a module
     for name in _SENT:
         if name in module.__dict__:
             module.__dict__[name].__reduce__ = _as_supported
@@ -195,11 +195,11 @@ _SENT = {
     "Result": "result",
     "Batch": "batch",
     "Layout": "layout",
-}  # classes of a module, and where the package has them
+}  # classes of a module, and their modules in the package
 
 
 def _public(own: type) -> type:
-    """The `Result` of a module as callers meet it: one of ours too, with what shows it."""
+    """A module's `Result` class made a subclass of our `Result`, with its repr."""
     return ABCMeta(
         "Result", (own, Result), {"__module__": __name__, "__doc__": Result.__doc__, "__reduce__": _as_supported}
     )
@@ -207,7 +207,7 @@ def _public(own: type) -> type:
 
 @cache
 def _received() -> type:
-    """What results of other processes become."""
+    """The class of results that come from other processes."""
     return _public(importlib.import_module("rewardspec.emit.runtime.result").Result)
 
 

@@ -1,4 +1,4 @@
-"""Reward tokens at work (RC-GRPO, arXiv:2602.03025, Sec. 3): which rollout is given which, and where in the prompt."""
+"""Reward tokens (RC-GRPO, arXiv:2602.03025, Sec. 3): the token of each rollout, and its place in the prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import accumulate
 from rewardspec.emit.runtime.philox import uniforms
 from rewardspec.language import declarations
 
-PURPOSE = 1  # of the numbers drawn here; groups are drawn again with 0
+PURPOSE = 1  # of the random numbers drawn here; `refill` draws with 0
 
 Message = Mapping[str, object]
 Prompt = str | Sequence[Message]
@@ -20,8 +20,8 @@ Prompt = str | Sequence[Message]
 class RewardTokens:
     """The reward tokens of a spec, from its section `condition:`.
 
-    tokens: name to text. prior: name to the probability that a rollout is given the token.
-    template: what becomes of the prompt's text, with `{prompt}` and `{token}`.
+    tokens: text by name. prior: the probability that a rollout gets the token, by name.
+    template: the text of the rendered prompt, with `{prompt}` and `{token}`.
     """
 
     tokens: Mapping[str, str]
@@ -33,20 +33,19 @@ class RewardTokens:
         return cls(declared.tokens, {name: float(p) for name, p in declared.prior.items()}, declared.template)
 
     def __str__(self) -> str:
-        """What a fingerprint remembers of them; it stays as it is, or every fingerprint changes."""
+        """The text that goes into the fingerprint: changing it would change every fingerprint."""
         return f"Condition(tokens={self.tokens!r}, prior={self.prior!r}, template={self.template!r})"
 
     @property
     def best(self) -> str:
-        """The first token: what to ask for at inference."""
+        """The name of the first token, for inference."""
         return next(iter(self.tokens))
 
     def draw(self, groups: Iterable[Hashable], seed: int, step: int) -> list[str]:
         """The name of a token for every rollout, drawn from the prior (Eq. 3).
 
-        groups: the group id of each rollout of the whole batch. A pure function of seed, step, the
-        place of the group among the groups and that of the rollout in its group: the same on every
-        process, however rows are interleaved.
+        groups: the group id of each rollout of the whole batch. The result is a pure function of seed, step, the index
+        of the group and the index of the rollout in its group: equal on every process, in any interleaving of rows.
         """
         upto = list(accumulate(Fraction(p) for p in self.prior.values()))
         names = list(self.tokens)
@@ -62,13 +61,13 @@ class RewardTokens:
         return found
 
     def render(self, prompt: Prompt, token: str) -> Prompt:
-        """The prompt with a token in it: a text, or chat messages, whose first user message has it then.
+        """The prompt with a token: a text, or chat messages with the token in the first user message.
 
-        token: a name. The prompt that is passed in stays as it is. Raises ValueError for a token that
-        is not known, or messages without one of the user's.
+        token: a name. The prompt that is passed in is not changed. Raises ValueError for an unknown token, or messages
+        without a user message.
         """
         if token not in self.tokens:
-            raise ValueError(f"there is no token {token!r}; there are {', '.join(self.tokens)}")
+            raise ValueError(f"unknown reward token {token!r}; the spec has {', '.join(self.tokens)}")
         if isinstance(prompt, str):
             return self._filled(prompt, token)
         messages = [dict(message) for message in prompt]
@@ -79,7 +78,7 @@ class RewardTokens:
         raise ValueError("there is no user message to put the reward token in")
 
     def _content(self, content: object, token: str) -> object:
-        """The content of a message, a text or a list of parts, whose last text has the token then."""
+        """The content of a message with the token: a text, or a list of parts with the token in the last text."""
         if isinstance(content, str):
             return self._filled(content, token)
         if not isinstance(content, list) or not all(isinstance(part, Mapping) for part in content):

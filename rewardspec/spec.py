@@ -1,4 +1,4 @@
-"""A spec: read from its text, checked, lowered; and what it says of itself."""
+"""A spec that was read, checked and lowered, and variations of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from rewardspec.text.source import Source
 
 @dataclass(frozen=True)
 class Made:
-    """How a spec came from its text: what `loads` was given, and the methods that were called on it since."""
+    """How a spec was made from its text: the arguments of `loads`, and the methods called since."""
 
     constants: Mapping[str, str] = field(default_factory=dict)
     advantage: str | None = None
@@ -54,7 +54,7 @@ def _read_again(text: str, name: str, made: Made) -> Spec:
 
 
 class Changes(TypedDict, total=False):
-    """What `Spec.varied` can change, by its name in `Declarations`."""
+    """The declarations that `Spec.varied` can change, by their names in `Declarations`."""
 
     columns: Mapping[str, Column]
     components: Mapping[str, Component]
@@ -72,9 +72,9 @@ class Changes(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Spec:
-    """A spec that has been read and found right.
+    """A spec without errors.
 
-    diagnostics: the warnings of reading it, never errors. What findings say of it is asked for with `check`.
+    diagnostics: the warnings of the reader. Findings are not among them: `check` returns both.
     """
 
     source: Source = field(repr=False)
@@ -107,14 +107,14 @@ class Spec:
         return _expression(self.declarations.advantage)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as its text, and read anew: other processes trust it no further than they trust a file."""
+        """A spec is pickled as its text and read again, so that loading one is as safe as reading a file."""
         if self.made is None:
-            raise PicklingError("this spec was worked out from another one: pickle that")
+            raise PicklingError("this spec is a variation of another one: pickle that one")
         return _read_again, (self.source.text, self.source.name, self.made)
 
     @property
     def name(self) -> str:
-        """What the spec calls itself, or its file, as it can be printed."""
+        """The title of the spec, or else the name of its file, safe to print."""
         return shown(self.declarations.title or Path(self.source.name).stem)
 
     @property
@@ -134,9 +134,9 @@ class Spec:
 
     @property
     def uses(self) -> Mapping[str, Use]:
-        """The columns that reward functions of the spec's own fill, and the functions.
+        """The reward functions of the spec, by the column that they fill.
 
-        All that the compiled function reads, and what an `only_when` of these compares besides.
+        These are the columns that the compiled function reads, and those that `only_when` of their functions compares.
         """
         declared = self.declarations.uses
         needed = {*self.columns}
@@ -150,7 +150,7 @@ class Spec:
         return self._conditions[name].columns
 
     def asked(self, name: str, columns: Mapping[str, Sequence[object]]) -> list[bool]:
-        """For which rollouts `only_when` of a reward function holds, given the columns that it compares.
+        """For each rollout whether `only_when` of a reward function is true, given the columns that it compares.
 
         Raises ValueError (RolloutError) for columns that the spec does not allow.
         """
@@ -161,30 +161,29 @@ class Spec:
 
     @cached_property
     def _asking(self) -> dict[str, AdvantageFunction]:
-        """The condition of every reward function that has one, compiled."""
+        """The `only_when` conditions of reward functions, compiled."""
         return {name: AdvantageFunction(condition) for name, condition in self._conditions.items()}
 
     @cached_property
     def _conditions(self) -> dict[str, Spec]:
-        """The condition of every reward function that has one, as a spec of its own."""
+        """The `only_when` conditions of reward functions, each as a separate spec."""
         found = {}
         for name, use in self.declarations.uses.items():
             if use.only_when is not None:
                 one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
                 condition = If(use.only_when.span, use.only_when, one, zero)
                 alone = self.varied(advantage=condition, outcome=None, keep=None, refill=None, guarantees={}, uses={})
-                program = replace(alone.program, components=[])  # what it does not compare need not be there
+                program = replace(alone.program, components=[])  # other columns are not needed
                 found[name] = replace(alone, program=program)
         return found
 
     def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence[object]]], list[float]] | None:
-        """The weighted total of single rollouts, `fn(columns)`, [N], as these columns tell it by themselves.
+        """A function of these columns to the weighted total of each rollout, [N].
 
-        It is what the spec defines as its `total`, where these columns tell that, else the sum over components. Of
-        components that look at the group, the batch or another column nothing is known of one rollout: they are left
-        out, and so is a value that is missing. What depends on the moment is as at the end of the run, and left out
-        if it grows with `step` without bound. None where nothing is left. A value that the spec does not allow gives
-        NaN for all.
+        The total is the spec's own `total` if these columns decide it, else the weighted sum over components.
+        Components that depend on the group, the batch or another column are left out of the sum, and so are missing
+        values. Schedules have their value at the end of the run; those that grow with `step` without bound are left
+        out. None if nothing is left. A value that the spec does not allow gives NaN for all rollouts.
         """
         own_total = "total" in self.declarations.values
         total = total_of_one(self.program, self._ended.program, columns, own_total)
@@ -204,26 +203,26 @@ class Spec:
 
     @cached_property
     def _ended(self) -> Spec:
-        """The spec as it is at the end of a long run."""
+        """The spec at the end of a long run."""
         return self.at(step=LONG, total_steps=LONG, progress=Fraction(1))
 
     @property
     def condition(self) -> RewardTokens | None:
-        """The reward tokens of `condition:`, None for a spec without."""
+        """The reward tokens of `condition:`; None if the spec has none."""
         declared = self.declarations.reward_tokens
         return None if declared is None else RewardTokens.of(declared)
 
     @property
     def dialect(self) -> str | None:
-        """The trainer whose numerics it takes, None for its own."""
+        """The trainer whose numerical conventions the spec follows; None for the spec's own."""
         return self.declarations.dialect
 
     def under(self, dialect: str) -> Spec:
-        """The spec with a trainer's own numerical conventions: `trl`, `verl`, `openrlhf` or `nemo_rl`.
+        """The spec with the numerical conventions of a trainer: `trl`, `verl`, `openrlhf` or `nemo_rl`.
 
-        Its schemes then give that trainer's built-in numbers, the language's laws excepted. `numerics:`
-        of the spec gives way. Raises ValueError for a dialect that is not known, SpecError for a spec
-        that does not go with it.
+        Its schemes then give the trainer's built-in numbers, except where a law of the language differs. The
+        dialect replaces `numerics:` of the spec. Raises ValueError for an unknown dialect, SpecError for a spec that
+        cannot follow it.
         """
         if dialect not in dialects():
             raise ValueError(f"dialect {shorten(str(dialect))!r} is not known; there are {', '.join(dialects())}")
@@ -237,18 +236,18 @@ class Spec:
     def at(
         self, step: int | Fraction | None = None, total_steps: int | None = None, progress: Fraction | None = None
     ) -> Spec:
-        """The spec at one moment of training: what is said of `step`, `total_steps` and `progress` is constant."""
+        """The spec at one moment of training: `step`, `total_steps` and `progress` are constants, as far as given."""
         given = {"step": step, "total_steps": total_steps, "progress": progress}
         varied = self.varied(given={name: Fraction(value) for name, value in given.items() if value is not None})
         return replace(varied, made=self.made and self.made.then("at", step, total_steps, progress))
 
     def varied(self, *, decide: Decide | None = None, **changes: Unpack[Changes]) -> Spec:
-        """The spec with other declarations in the place of some of its own, and everything worked out anew.
+        """The spec with some declarations replaced, lowered again.
 
         `spec.varied(given={"step": Fraction(100)})` is the spec at step 100; `spec.varied(keep=None)` keeps all groups.
-        What is passed takes the place of all that the spec says there: to change one component, pass all of them.
-        decide: what `advantage` stands for in guarantees, given the advantage itself.
-        Raises SpecError for a variation that comes to nothing. It has no text of its own, so it cannot be pickled.
+        A declaration is replaced as a whole: to change one component, pass all components.
+        decide: the node that `advantage` means in guarantees, given the advantage itself.
+        Raises SpecError for a variation with errors. A variation has no text, so it cannot be pickled.
         """
         report = Report()
         declared = replace(self.declarations, **changes)
@@ -260,7 +259,7 @@ class Spec:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits of what the spec means: texts that come down to the same values share them."""
+        """Twelve hexadecimal digits that identify what the spec computes: texts with equal values share them."""
         program = self.program
         roots = program.results
         policies = [
@@ -288,9 +287,9 @@ LONG = 10**6  # steps
 def check(
     source: Source, constants: Mapping[str, str] = {}, advantage: str | None = None
 ) -> tuple[Spec | None, Report]:
-    """A spec, None if anything is wrong with it, and everything there is to say about it.
+    """The spec in a source, None if it has errors, and all diagnostics.
 
-    constants: texts for names of `define:`. advantage: an expression in place of the spec's own.
+    constants: texts for names of `define:`. advantage: an expression that replaces the spec's advantage.
     """
     with deep_stack():
         return _check(source, constants, advantage)
@@ -315,9 +314,9 @@ def loads(
 
     spec = rewardspec.loads("rewardspec: 1\\ncomponents: {correct: {values: [0, 1]}}\\nadvantage: grpo\\n")
 
-    constants: values for names of `define:`, in place of what the spec says.
-    advantage: an expression in place of the spec's own: the same rewards under another scheme.
-    Raises SpecError with everything that is wrong with it.
+    constants: values for names of `define:`, which replace those of the spec.
+    advantage: an expression that replaces the spec's advantage: the same rewards under another scheme.
+    Raises SpecError with all errors.
     """
     spec, report = check(Source(name, text), {key: _written(value) for key, value in constants.items()}, advantage)
     if spec is None:
@@ -329,12 +328,12 @@ def _written(value: object) -> str:
     """A constant as a spec would write it."""
     try:
         return str(value)
-    except ValueError:  # Python writes no whole number of thousands of digits
+    except ValueError:  # Python refuses to print integers of thousands of digits
         return "1e999"
 
 
 def _expression(expr: Expr | None) -> str:
-    """An expression as it is shown, on one line; nothing for none."""
+    """An expression on one line, to be shown; empty for None."""
     return "" if expr is None else shorten(format_expr(expr), 80)
 
 
@@ -343,10 +342,10 @@ def load(path: str | PathLike[str], *, constants: Mapping[str, object] = {}, adv
 
     spec = rewardspec.load("specs/gdpo/math.yaml", constants={"limit": 2000})
 
-    Raises SpecError, OSError where the file cannot be read, ValueError for what is the text of a spec.
+    Raises SpecError; OSError for a file that cannot be read; ValueError for the text of a spec.
     """
     if is_text(path):
-        raise ValueError("this is the text of a spec, where a file is named: read it with `rewardspec.loads(text)`")
+        raise ValueError("this is the text of a spec, not the name of a file: read it with `rewardspec.loads(text)`")
     source, report = read_file(path)
     if source is None:
         raise SpecError(report.sorted())
@@ -354,7 +353,7 @@ def load(path: str | PathLike[str], *, constants: Mapping[str, object] = {}, adv
 
 
 def is_text(given: object) -> bool:
-    """Whether it is the text of a spec, and no name of a file."""
+    """Whether a value is the text of a spec, not the name of a file."""
     return isinstance(given, str) and ("\n" in given or given.lstrip().startswith("rewardspec:"))
 
 
@@ -364,10 +363,10 @@ def compile(spec: Spec | str | PathLike[str], *, dialect: str | None = None) -> 
     fn = rewardspec.compile("specs/gdpo/math.yaml")
     fn({"correct": [1, 0], "tokens": [900, 5000]}, groups=2).advantages
 
-    dialect: `trl`, `verl`, `openrlhf` or `nemo_rl` for the numerical conventions of that trainer
-    (`Spec.under`); verl and OpenRLHF whiten over response tokens, so their whitening schemes read the
-    column `tokens`. It can be pickled. Inside `torch.compile` it runs as it stands.
-    Raises SpecError for a file with errors, ValueError for a dialect that is not known.
+    dialect: `trl`, `verl`, `openrlhf` or `nemo_rl` for the numerical conventions of that trainer (`Spec.under`). verl
+    and OpenRLHF whiten over response tokens, so with them `whiten` reads the column `tokens`.
+    The function can be pickled; `torch.compile` does not compile it, but calls it.
+    Raises SpecError for a file with errors, ValueError for an unknown dialect.
     """
     if not isinstance(spec, Spec):
         spec = load(spec)

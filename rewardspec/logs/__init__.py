@@ -1,1 +1,1 @@
-"""Rollouts in files: read, written, taken as columns."""
+"""Files of rollouts: rows, the columns that a spec reads, and output files."""

@@ -1,4 +1,4 @@
-"""What a spec reads of rollouts in a file: columns by their names, groups, steps."""
+"""The columns, groups and steps that a spec reads from a file of rollouts."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ GROUP_KEYS = (
     "prompt_id",
     "prompt",
     "input",
-)  # what trainers call the prompt of a rollout, the best first
+)  # trainers' names for the prompt of a rollout, the best first
 STEP_KEYS = ("step", "global_step")
-ALIASES = {"tokens": ("completion_length", "response_length", "num_tokens")}  # of columns that adapters fill in
+ALIASES = {"tokens": ("completion_length", "response_length", "num_tokens")}  # trainers' names
 LARGEST_STEP = 2**53
 
 
 def flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row with what it holds under `rewards` beside the rest, which comes first."""
+    """A row with the values under `rewards` moved to the top; a value already there wins."""
     inner = row.get("rewards")
     return {**inner, **row} if isinstance(inner, Mapping) else row
 
 
 def group_key(rows: Rows, found: Sequence[str], group_by: str | None, read: Collection[str] = ()) -> str:
-    """The column that tells groups apart. Raises BadLog.
+    """The column that identifies groups. Raises BadLog.
 
-    read: what the spec's columns are called in the file. They hold rewards, so they are taken only where asked for,
-    and so are those under `rewards`.
+    read: the names of the spec's columns in the file. They hold rewards, so they are used only if `group_by` names
+    them, and so are columns under `rewards`.
     """
     own = [key for key in GROUP_KEYS if key in rows.columns]
     key = group_by or next((key for key in own if key not in read), None)
     if key is None or key not in found:
         wanted = f"`{shorten(group_by)}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
-        but = "".join(f" (`{k}` is a column that the spec reads: --group-by {k} if it is meant)" for k in own)
+        but = "".join(f" (the spec reads `{k}`: use --group-by {k} to group by it)" for k in own)
         raise BadLog(
-            f"{shown(rows.path)} has no column {wanted} that tells groups apart{but if not group_by else ''}; "
+            f"{shown(rows.path)} has no column {wanted} that identifies groups{but if not group_by else ''}; "
             f"it has {listed(found)}"
         )
     return key
@@ -57,7 +57,10 @@ def step_key(rows: Rows) -> str | None:
 def held_as(
     rows: Rows, spec: Spec, names: Sequence[str], found: Sequence[str], prefix: str, lacking: str
 ) -> dict[str, Any]:
-    """What each column is called in the file: what was scored comes first. Raises BadLog that names all gaps."""
+    """The name of each column in the file, scored columns first. Raises BadLog, which names all missing columns.
+
+    lacking: the end of that message, after the name of the spec: "reads".
+    """
     held: dict[str, str] = {}
     gaps = []
     for name in names:
@@ -74,7 +77,7 @@ def held_as(
 
 
 def group_id(value: object) -> object:
-    """A value that can be compared and tells groups apart. Raises ValueError where there is none."""
+    """A hashable id of a group. Raises ValueError for a missing value."""
     if value is None or value != value:
         raise ValueError("is missing, so its group is not known")
     if isinstance(value, bool):
@@ -85,33 +88,33 @@ def group_id(value: object) -> object:
 
 
 def step_of(value: object) -> int:
-    """A step as a whole number: `1.0` is 1, as tables have it. Raises ValueError with what is wrong."""
+    """A step as an integer: `1.0`, as tables write it, is 1. Raises ValueError with the reason."""
     if value is None or value != value:
         raise ValueError("is missing, so its batch is not known")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_STEP:
-        raise ValueError(f"is {shorten(repr(value))}: it should be a whole number, 0 or more")
+        raise ValueError(f"is {shorten(repr(value))}: it must be a whole number, 0 or more")
     return value
 
 
 def value_of(column: Column, value: object) -> str | float | None:
-    """A value as the compiled function takes it; a missing one is None. Raises ValueError with what is wrong."""
+    """A value as the compiled function takes it; None if missing. Raises ValueError with the reason."""
     if value is None or (isinstance(value, float) and value != value):
         return None
     symbols = column.domain.symbols
     if symbols is not None:
         if not isinstance(value, str):
-            raise ValueError(f"is {shorten(repr(value))}: it should be one of {', '.join(symbols)}")
+            raise ValueError(f"is {shorten(repr(value))}: it must be one of {', '.join(symbols)}")
         return value
     if isinstance(value, Decimal) and not value.is_nan():
         return float(value)
     if not isinstance(value, int | float):
-        raise ValueError(f"is {shorten(repr(value))}: it should be a number")
+        raise ValueError(f"is {shorten(repr(value))}: it must be a number")
     try:
         float(value)
     except OverflowError:
-        raise ValueError("is too large a number for a float") from None
+        raise ValueError("is too large for a float") from None
     return value
 
 

@@ -1,4 +1,4 @@
-"""Files that commands write: looked at before anything starts, held by one run at a time, whole or not at all."""
+"""Output files: checked before a command starts, locked by one run at a time, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rewardspec.text.shown import shown
 
-WRITING, LOCK = ".writing", ".lock"  # what stands beside an output while it is made
+WRITING, LOCK = ".writing", ".lock"  # suffixes of files next to an output while it is written
 
 
 class BadPath(ValueError):
-    """Files that cannot be read and written beside each other. The message has a line for each."""
+    """Paths that a command cannot read and write together. The message has one line for each problem."""
 
 
 def beside(output: Path, suffix: str) -> Path:
@@ -22,45 +22,45 @@ def beside(output: Path, suffix: str) -> Path:
 
 
 def check_paths(output: Path, reads: Mapping[str, Path], suffixes: Mapping[str, str] = {}) -> Path:
-    """Where an output really is, links followed. Raises BadPath for what would go wrong, all of it.
+    """The real path of an output, links followed. Raises BadPath with all problems.
 
-    reads: what each file that is read is, `spec` say, and the file. suffixes: what else the command writes, by
-    what stands behind the name of the output.
+    reads: the files that the command reads, by what they are, such as `spec`. suffixes: what else the command writes,
+    by the suffix that it adds to the name of the output.
     """
     real = Path(os.path.realpath(output))
-    half = "what is half written"
+    half = "the unfinished output"
     suffixes = {WRITING: half, LOCK: "its lock", **suffixes, **{suffix + WRITING: half for suffix in suffixes}}
     problems = []
     if real.is_dir():
         problems.append(f"{shown(output)} is a folder: name a file in it")
     elif real.exists() and not real.is_file():
-        problems.append(f"{shown(output)} is no regular file")
+        problems.append(f"{shown(output)} is not a regular file")
     elif not real.parent.is_dir():
         problems.append(f"there is no folder {shown(real.parent)} to write {shown(output.name)} into")
     ending = next((suffix for suffix in suffixes if output.name.lower().endswith(suffix)), None)
     if ending is not None:
         problems.append(
-            f"{shown(output)} ends in {ending}, as {suffixes[ending]} does beside an output: name it otherwise"
+            f"{shown(output)} ends in {ending}, the suffix of {suffixes[ending]} next to an output: use another name"
         )
     for what, path in reads.items():
         if is_same(path, real):
-            problems.append(f"{shown(path)} would be written over: it is the {what}")
+            problems.append(f"{shown(path)} is the {what} and would be overwritten")
         for suffix, use in suffixes.items():
             if is_same(path, beside(real, suffix)):
                 problems.append(
-                    f"{shown(path)}, the {what}, has the name of {use} beside {shown(output)}: name another output"
+                    f"{shown(path)}, the {what}, has the name of {use} next to {shown(output)}: name another output"
                 )
     for suffix, use in suffixes.items():
         path = beside(real, suffix)
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            problems.append(f"{shown(path)} is in the way of {use}: it is no regular file")
+            problems.append(f"{shown(path)}, the place of {use}, is not a regular file")
     if problems:
         raise BadPath("\n".join(problems))
     return real
 
 
 def is_same(one: Path, other: Path) -> bool:
-    """Whether two names are of one file: by links of either kind, or in another case where cases do not count."""
+    """Whether two paths are one file: through links, or in different case on a file system that ignores case."""
     if os.path.realpath(one) == os.path.realpath(other):
         return True
     try:
@@ -69,7 +69,7 @@ def is_same(one: Path, other: Path) -> bool:
         return False
 
 
-_held: set[int] = set()  # descriptors of locks: a child that outlives this process must not keep them
+_held: set[int] = set()  # descriptors of locks: a forked child must not hold them after this process ends
 
 
 def _let_go() -> None:
@@ -85,7 +85,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def held(output: Path) -> Iterator[None]:
-    """An output for this run alone. The lock ends with the process, however that ends. Raises BadPath, OSError."""
+    """Lock an output for this run. The lock is released when the process ends, even by a kill.
+
+    Raises BadPath if another run holds it, OSError.
+    """
     import fcntl
 
     path = beside(output, LOCK)
@@ -105,7 +108,7 @@ def held(output: Path) -> Iterator[None]:
             raise
         if _is_at(path, descriptor):
             break
-        os.close(descriptor)  # the run before has ended, and taken its lock away with it
+        os.close(descriptor)  # the previous run ended and removed its lock
     _held.add(descriptor)
     try:
         os.ftruncate(descriptor, 0)
@@ -126,7 +129,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def replace(output: Path, write: Callable[[Path], None]) -> None:
-    """Write a file that has its name only once it is whole; it keeps the permissions of the one before."""
+    """Write a file under a temporary name and rename it when complete; it keeps the old file's permissions."""
     partial = beside(output, WRITING)
     partial.unlink(missing_ok=True)
     write(partial)

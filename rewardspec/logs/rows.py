@@ -1,4 +1,4 @@
-"""The rows of a file of rollouts, JSON lines or Parquet, whatever is in it."""
+"""The rows of a file of rollouts, JSON lines or Parquet; lines that cannot be read are kept with the reason."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import shown
 
 PARQUET = (".parquet", ".pq")
-DEEPEST = 100  # lists and mappings in each other
+DEEPEST = 100  # levels of nested lists and mappings
 JSON_TEXT = {b"rewardspec": b"json"}  # marks a Parquet column that holds values as JSON text
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 
 
 class BadLog(ValueError):
-    """A file of rollouts that cannot be read, or lacks what the spec reads."""
+    """A file of rollouts cannot be read, or lacks a column that the spec reads."""
 
 
 @dataclass(frozen=True)
 class Unread:
-    """A line that holds no rollout, and why."""
+    """A line that is not a rollout, with the reason."""
 
     reason: str
     text: str
@@ -32,9 +32,9 @@ class Unread:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a file, in its order; they count from 1, as lines do.
+    """The rows of a file, in order; row numbers start at 1, like line numbers.
 
-    texts: of JSON lines, each as it stands, without its line break. table: of Parquet, the pyarrow Table.
+    texts: the lines of a JSON lines file, without line breaks. table: the pyarrow Table of a Parquet file.
     """
 
     path: Path
@@ -47,32 +47,32 @@ class Rows:
         return list(dict.fromkeys(key for row in self.rows if isinstance(row, dict) for key in row))
 
     def digests(self) -> list[str]:
-        """For each row 16 hexadecimal digits of what it holds."""
+        """A hash of each row, 16 hexadecimal digits."""
         if self.texts is not None:
             held = (text.encode("utf-8", "surrogateescape") for text in self.texts)
         else:
-            held = (json.dumps(row, sort_keys=True, default=repr).encode() for row in map(_told, self.rows))
+            held = (json.dumps(row, sort_keys=True, default=repr).encode() for row in map(_content, self.rows))
         return [hashlib.blake2b(one, digest_size=8).hexdigest() for one in held]
 
 
-def _told(row: dict[str, Any] | Unread) -> object:
+def _content(row: dict[str, Any] | Unread) -> object:
     return row if isinstance(row, dict) else row.text
 
 
 def read_rows(path: Path) -> Rows:
-    """The rows of a file, which is Parquet where it says so itself, else JSON lines. Raises BadLog, OSError."""
+    """The rows of a file: Parquet if it starts with Parquet's magic bytes, else JSON lines. Raises BadLog, OSError."""
     with open(path, "rb") as file:
         head = file.read(4)
         if head != b"PAR1":
             if path.suffix.lower() in PARQUET:
-                said = "it looks like JSON lines: call it .jsonl" if head[:1] == b"{" else "it begins otherwise"
-                raise BadLog(f"{shown(path)} is no Parquet file: {said}")
+                why = "it looks like JSON lines: name it .jsonl" if head[:1] == b"{" else "it does not start with PAR1"
+                raise BadLog(f"{shown(path)} is not a Parquet file: {why}")
             return _json_lines(path, _lines(path, head + file.read()))
     return _parquet(path)
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a file of JSON lines. Raises BadLog for a file of another kind, OSError."""
+    """The lines of a JSON lines file. Raises BadLog for another kind of file, OSError."""
     return _lines(path, path.read_bytes())
 
 
@@ -92,50 +92,50 @@ def _json_lines(path: Path, lines: Sequence[bytes]) -> Rows:
     if len(unread) == len(rows):
         first = next((i for i, row in enumerate(unread) if row.text.strip()), None)
         if first is None:
-            raise BadLog(f"{shown(path)} holds no rollouts: its lines are empty")
+            raise BadLog(f"{shown(path)} has no rollouts: its lines are empty")
         raise BadLog(f"{shown(path)}:{first + 1}: {unread[first].reason}; the file {_no_lines(texts[first])}")
     return Rows(path, rows, texts)
 
 
 def _unlike(data: bytes) -> str | None:
-    """What a file is that has no lines of UTF-8 text in it, and what to do; None where it can have."""
+    """Why a file cannot be lines of UTF-8 text, with the fix; None if it can."""
     head = data[:4096]
     if not data:
-        return "holds no rollouts: it is empty"
+        return "has no rollouts: it is empty"
     if data.startswith(b"PAR1"):
-        return "is Parquet: JSON lines are wanted here"
+        return "is Parquet, but must be JSON lines here"
     for start, kind in ((b"\xff\xfe\0\0", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
         if head.startswith(start):
             return f"is {kind} text: save it as UTF-8 (`iconv -f {kind} -t UTF-8`)"
     if b"\0" in head:
-        return "is no UTF-8 text: it holds NUL bytes; rollouts are JSON lines in UTF-8, or Parquet"
+        return "is not UTF-8 text, it has NUL bytes: rollouts are read from JSON lines in UTF-8, or Parquet"
     if b"\r" in data.strip() and b"\n" not in data:
-        return "has lines that end in CR alone: end them in LF (`tr '\\r' '\\n'`)"
+        return "has lines that end in CR only: end them in LF (`tr '\\r' '\\n'`)"
     return None
 
 
 def _no_lines(text: str) -> str:
-    """What a text is whose lines are no JSON objects."""
+    """What a text is if none of its lines is a JSON object, with the fix."""
     start = text.lstrip()[:1]
     if start == "[":
-        return "is one JSON list, or holds lists: a rollout is an object on a line of its own (`jq -c '.[]'`)"
+        return "is a JSON list, or has lists: each rollout must be an object on its own line (`jq -c '.[]'`)"
     if text.strip() == "{":
-        return "holds JSON over several lines: a rollout is an object on one line (`jq -c .`)"
+        return "has JSON objects over several lines: each rollout must be an object on one line (`jq -c .`)"
     if start != "{" and ("," in text or "\t" in text):
-        return "looks like CSV: rollouts are read as JSON lines or Parquet"
-    return "holds no rollouts: they are JSON objects, one on each line"
+        return "looks like CSV: rollouts are read from JSON lines or Parquet"
+    return "has no rollouts, which are JSON objects, one on each line"
 
 
 class Twice(ValueError):
-    """An object in which a key stands twice: a reader would lose one of its values."""
+    """A JSON object has a key twice, and a reader would lose one of the values."""
 
 
 def once(pairs: list[tuple[str, object]]) -> dict[str, Any]:
-    """An object of JSON. Raises Twice."""
+    """The `object_pairs_hook` of JSON objects whose keys differ. Raises Twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
-        raise Twice(f"the key `{shorten(next(key for key in found if keys.count(key) > 1))}` stands twice")
+        raise Twice(f"the key `{shorten(next(key for key in found if keys.count(key) > 1))}` appears twice")
     return found
 
 
@@ -154,16 +154,16 @@ def _row(text: str) -> dict[str, Any] | Unread:
     except json.JSONDecodeError as error:
         return Unread(f"not JSON: {shorten(str(error), 80)}", text)
     except ValueError:
-        return Unread("a number of too many digits", text)
+        return Unread("a number with too many digits", text)
     if not isinstance(row, dict):
-        return Unread("a JSON object is wanted, one for each rollout", text)
+        return Unread("not a JSON object", text)
     if text.count("[") + text.count("{") > DEEPEST and _is_deep(row):
         return Unread(f"nested more than {DEEPEST} deep", text)
     return row
 
 
 def _is_deep(value: object) -> bool:
-    """Whether a value is nested so deeply that it could not be written again."""
+    """Whether a value is nested too deeply to be written again."""
     layer = [value]
     for _ in range(DEEPEST):
         inner = [v.values() if isinstance(v, dict) else v for v in layer if isinstance(v, dict | list)]
@@ -179,13 +179,13 @@ def _parquet(path: Path) -> Rows:
     try:
         table = pyarrow.parquet.ParquetFile(path).read()
     except (pyarrow.ArrowException, OSError) as error:
-        raise BadLog(f"{shown(path)} is no Parquet file that can be read: {shorten(str(error), 80)}") from None
+        raise BadLog(f"{shown(path)} is not a readable Parquet file: {shorten(str(error), 80)}") from None
     names = table.column_names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BadLog(f"{shown(path)} has two columns called `{shorten(twice)}`")
     if not table.num_rows:
-        raise BadLog(f"{shown(path)} holds no rollouts: it has no rows")
+        raise BadLog(f"{shown(path)} has no rollouts: it has no rows")
     columns: list[list[Any]] = []
     for name in names:
         try:
@@ -200,24 +200,24 @@ def _parquet(path: Path) -> Rows:
 
 
 def _unfolded(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | Unread:
-    """A row with the values of columns that hold them as JSON text."""
+    """A row with the JSON text of these columns parsed."""
     found = dict(row)
     for name in names:
         if row[name] is not None:
             try:
                 found[name] = json.loads(row[name])
             except (ValueError, TypeError, RecursionError):
-                return Unread(f"`{shorten(name)}` is marked as JSON text, and is none", str(row))
+                return Unread(f"`{shorten(name)}` is marked as JSON text, but is not JSON", str(row))
     return found
 
 
 def located(path: Path, problems: Sequence[tuple[int, str]], most: int = 8) -> str:
-    """Problems of rows, one a line, each at its place."""
+    """Problems of rows, one on each line: `file:row: reason`."""
     told = [f"{shown(path)}:{number}: {reason}" for number, reason in problems[:most]]
     more = len(problems) - len(told)
     return "\n".join([*told, *([f"and {more:,} more"] if more else [])])
 
 
 def each_row(rows: Rows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows that hold rollouts, with their numbers."""
+    """The rows that are rollouts, with their numbers."""
     return ((number, row) for number, row in enumerate(rows.rows, 1) if isinstance(row, dict))

@@ -1,4 +1,4 @@
-"""What two specs say differently: columns with their domains, and expressions as the language writes them."""
+"""The declarations that differ between two specs: columns with their domains, and expressions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rewardspec.syntax.tree import format_expr
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that two specs say differently; None where one says nothing."""
+    """One declaration that differs, as text; None where a spec does not have it."""
 
     what: str
     before: str | None
@@ -19,19 +19,19 @@ class Change:
 
 
 def changes(before: Spec, after: Spec) -> list[Change]:
-    """Every place at which two specs say something else."""
-    a, b = _said(before), _said(after)
+    """The declarations that differ between two specs."""
+    a, b = _declared(before), _declared(after)
     found = [Change(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
-    if not found and before.fingerprint != after.fingerprint:  # no list of places is sure to be whole
-        found.append(Change("what they come down to", before.fingerprint, after.fingerprint))
+    if not found and before.fingerprint != after.fingerprint:  # `_declared` may miss one
+        found.append(Change("fingerprint", before.fingerprint, after.fingerprint))
     return found
 
 
-def _said(spec: Spec) -> dict[str, str]:
-    """What a spec says, by place: columns with their domains, expressions as the language writes them."""
+def _declared(spec: Spec) -> dict[str, str]:
+    """The declarations of a spec as text, by place."""
     declared = spec.declarations
     found = {f"column {c.name}": _column(c) for c in declared.columns.values()}
-    found |= {f"measured by, {name}": str(use) for name, use in declared.uses.items()}
+    found |= {f"reward function of {name}": str(use) for name, use in declared.uses.items()}
     for name, component in declared.components.items():
         found |= {
             place: format_expr(expr)
@@ -49,11 +49,11 @@ def _said(spec: Spec) -> dict[str, str]:
     tokens = declared.reward_tokens
     if tokens is not None:
         found["condition"] = f"{tokens.tokens} {tokens.prior} {tokens.template}"
-        found |= {f"label {name} of the condition": format_expr(expr) for name, expr in tokens.labels.items()}
+        found |= {f"label {name}": format_expr(expr) for name, expr in tokens.labels.items()}
     return found
 
 
 def _column(column: Column) -> str:
-    """What is declared of a column, and what becomes of values that are not as declared."""
+    """A column's level and domain, and how missing values and values outside the domain are treated."""
     words = [f"{column.level} {column.domain}", f"missing: {column.missing}"]
     return ", ".join([*words, *(["outside: clip"] if column.clip else [])])

@@ -1,4 +1,4 @@
-"""The group that breaks a guarantee, as it is shown."""
+"""The group that breaks a guarantee, with its columns, rewards and advantages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rewardspec.prove.decide import Decider
 class Counterexample:
     """A group that breaks a guarantee.
 
-    columns: what was measured, by name, a value for every rollout. group: columns of the group or batch, and the
-    moment of training. shaped: values of components. advantages: before the batch's normalisation. breaking: places of
-    the rollouts that the broken comparison looks at. None is a missing value.
+    columns: by name, a value for every rollout. group: columns of group and batch level, and the moment of training.
+    shaped: values of components. advantages: before the batch's normalisation. breaking: indices of the rollouts that
+    the broken comparison compares. None is a missing value.
     """
 
     columns: dict[str, list[float | str | None]]
@@ -39,7 +39,7 @@ class Counterexample:
 
 
 def counterexample(decider: Decider, guarantee: Node, group: Group) -> Counterexample:
-    """A group that breaks a guarantee, with what the spec makes of it."""
+    """The counterexample of a group that breaks `guarantee`."""
     question = decider.question
     nodes = {n.attributes[0]: n for n in walk(question.nodes) if n.op == "column"}
     names = [n.attributes[0] for n in question.fine]
@@ -52,7 +52,7 @@ def counterexample(decider: Decider, guarantee: Node, group: Group) -> Counterex
     whole |= {name: float(value) for name, value in group.moment.items()}
     shaped = {c.name: values(c.shaped) for c in question.program.components}
     least = group
-    for name, found in shaped.items():  # what a closed gate does not ask for might as well not be there
+    for name, found in shaped.items():  # drop values that only a closed gate reads
         for i, value in enumerate(found):
             if value is None and name in names:
                 fewer = _without(decider, guarantee, least, i, names.index(name))
@@ -62,7 +62,7 @@ def counterexample(decider: Decider, guarantee: Node, group: Group) -> Counterex
 
 
 def _without(decider: Decider, guarantee: Node, group: Group, rollout: int, column: int) -> Group | None:
-    """The group with one value missing, if that changes neither the guarantee nor the advantage nor a component."""
+    """The group with one value missing; None if that changes the guarantee, the advantage or a component."""
     question, rollouts = decider.question, list(group.rollouts)
     row = rollouts[rollout]
     rollouts[rollout] = (*row[:column], None, *row[column + 1 :])
@@ -82,7 +82,7 @@ def _shown(value: Point, node: Node) -> float | str | None:
 
 
 def _breaking(guarantee: Node, values: Callable[[Node], list[float | None]]) -> list[int]:
-    """Rollouts that a broken comparison looks at: where it fails, or where its least and greatest are."""
+    """Rollouts that a broken comparison compares: those with its least and greatest values, or those that fail it."""
     found: set[int] = set()
     for n in walk([guarantee]):
         if n.op not in COMPARISONS or n.level is Level.ROLLOUT:

@@ -1,4 +1,4 @@
-"""What one group does to a guarantee, in exact arithmetic."""
+"""Whether one group keeps a guarantee, decided in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ KEPT, BROKEN, UNSURE, ENDS = "kept", "broken", "unsure", "ends"
 
 
 class Decider:
-    """Decides guarantees of a question on one group after another, keeping what groups have in common."""
+    """Decides guarantees of a question group by group, and caches values that groups share."""
 
     def __init__(self, question: Question):
         self.question = question
         self.evaluators: dict[tuple[object, ...], GroupEvaluator] = {}  # by node and moment
 
     def values(self, node: Node, group: Group) -> list[Number | Unknown | None]:
-        """A node's exact values in a group, one a rollout."""
+        """A node's exact values in a group, one for each rollout."""
         return self._evaluator(node, group.moment).values(group.rollouts, group.columns)
 
     def decide(self, guarantee: Node, group: Group) -> str:
-        """KEPT or BROKEN; UNSURE where it is too close to call; ENDS where the run ends with an error."""
+        """KEPT or BROKEN; UNSURE if too close to call; ENDS if the group raises an error."""
         found = self.values(guarantee, group)
         if not any(v is UNKNOWN or v == 0 for v in found):
             return KEPT
@@ -37,7 +37,7 @@ class Decider:
         return BROKEN
 
     def is_broken_by_eps(self, name: str, group: Group) -> bool:
-        """Whether a guarantee that a group breaks is kept by it with eps 0."""
+        """Whether a group that breaks a guarantee keeps it with eps 0."""
         without = self._without_eps
         if without is None:
             return False

@@ -1,4 +1,4 @@
-"""How two specs differ in meaning: what they say, and what becomes of small groups."""
+"""How two specs differ: their declarations, and the advantages of small groups."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from rewardspec.prove.schedule import needs
 from rewardspec.spec import Spec
 
 MOST_COMPARED_GROUPS = 2000  # of one size
-MOST_COMPARED_VALUES = 1_500_000  # values found exactly, in all groups of one size at all moments
-MOST_DRAWN_VALUES = 300_000  # values found exactly in groups that are drawn, which prove nothing
+MOST_COMPARED_VALUES = 1_500_000  # exact values, in all groups of one size at all moments
+MOST_DRAWN_VALUES = 300_000  # exact values, in groups drawn at random, which prove nothing
 
 Row = tuple[dict[str, float | None], float, float]  # a rollout's columns, its advantage before and after
 Points = dict[str, list[Point]]  # columns, by name
@@ -34,10 +34,10 @@ Advantages = list[Number]
 
 @dataclass(frozen=True)
 class SizeDifference:
-    """What changes in groups of one size: `changed` of `groups` have another advantage at some moment of the run.
+    """What changes in groups of one size: in `changed` of `groups` the advantages differ at some moment of the run.
 
-    signs: groups in which some rollout's advantage changes its sign. died, revived: groups whose advantage loses its
-    spread, or gets one. example: the first group that changes, a row for each rollout. moment: when it changes.
+    signs: groups in which the advantage of a rollout changes sign. died, revived: groups whose advantages lose their
+    spread, or gain one. example: the first group that changes, a row for each rollout. moment: when it changes.
     """
 
     size: int
@@ -52,9 +52,9 @@ class SizeDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """How two specs differ: what they say, and the advantages of small groups.
+    """How two specs differ: their declarations, and the advantages of small groups.
 
-    moments: how many moments of the run were looked at. left_out: why not everything was compared; empty if it was.
+    moments: how many moments of the run were compared. left_out: why not everything was compared; empty if it was.
     """
 
     changes: list[Change]
@@ -68,12 +68,12 @@ class Difference:
 
     @property
     def exact(self) -> bool:
-        """Whether all groups of these sizes were looked at, at all moments, in exact arithmetic."""
+        """Whether all groups of these sizes were compared, at all moments, in exact arithmetic."""
         return not self.left_out
 
     @property
     def is_none(self) -> bool:
-        """Whether the specs are the same in all that was compared."""
+        """Whether no difference was found."""
         return not self.changes and not any(s.changed for s in self.sizes)
 
     def to_json(self) -> dict[str, object]:
@@ -81,7 +81,7 @@ class Difference:
 
 
 def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Difference:
-    """How `after` differs from `before`: what they say, and the advantages of groups of these sizes.
+    """How `after` differs from `before`: declarations, and the advantages of groups of these sizes.
 
     Advantages are compared before the batch's normalisation, with eps 0.
     """
@@ -96,10 +96,10 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
             known += [p for p in points if p not in known]
     left_out = dict.fromkeys(["some domains are intervals"] if any(q.intervals for q in questions) else [])
     if not all_moments:
-        left_out[f"schedules were looked at in {len(moments)} moments"] = None
+        left_out[f"schedules were compared at {len(moments)} moments only"] = None
 
     def compared(members: Rollouts, coarse: dict[str, Point]) -> list[tuple[Moment, Advantages, Advantages]]:
-        """The moments at which both specs give a group exact advantages, with these."""
+        """(moment, advantages before, advantages after), for the moments at which both are exact."""
         found = []
         for moment, pair in zip(moments, evaluators, strict=True):
             a, b = (
@@ -148,7 +148,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
                     for m, x, y in zip(members, a, b, strict=True)
                 ]
         if not is_all:
-            left_out[f"{len(groups):,} groups of {size} were drawn"] = None
+            left_out[f"{len(groups):,} groups of {size} were drawn at random"] = None
         return SizeDifference(size, **counts, example=example, moment=when)
 
     found = [of_size(size) for size in sizes]
@@ -156,7 +156,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
 
 
 def _moments(questions: tuple[Question, Question]) -> tuple[list[Moment], bool]:
-    """The moments at which `verify` looks at either spec, and whether they stand for all."""
+    """The moments to compare at, those of both questions, and whether they represent the whole run."""
     found = [moment for question in questions for moment in question.moments if moment] or [{}]
     if any("progress" in moment for moment in found):
         total = next(moment["total_steps"] for moment in found if "progress" in moment)
@@ -176,9 +176,9 @@ def _floats(values: dict[str, Point]) -> dict[str, float | None]:
 def _groups(
     columns: Points, questions: tuple[Question, Question], size: int, work: int
 ) -> tuple[list[tuple[Rollouts, dict[str, Point]]], bool]:
-    """Groups of every value of every column that either spec reads, or as many as are looked at; and whether all.
+    """The groups to compare, over all columns that either spec reads, and whether these are all.
 
-    work: how many values are found for a group.
+    work: how many values are computed for a group.
     """
     coarse: Points = {}
     for question in questions:
@@ -201,7 +201,7 @@ def _groups(
 
 
 def _allows(question: Question, columns: Points, members: Rollouts, coarse: dict[str, Point]) -> bool:
-    """Whether a spec's domains hold the values of a group."""
+    """Whether the values of a group lie in the spec's domains."""
     names = list(columns)
     for node in question.fine:
         at = names.index(node.attributes[0])
@@ -213,7 +213,7 @@ def _allows(question: Question, columns: Points, members: Rollouts, coarse: dict
 def _advantages(
     question: Question, evaluate: GroupEvaluator, columns: Points, members: Rollouts, coarse: dict[str, Point]
 ) -> Advantages | None:
-    """The advantages of a group; None where they are not exact."""
+    """The advantages of a group; None if they are not exact."""
     names = list(columns)
     rows = [tuple(m[names.index(n.attributes[0])] for n in question.fine) for m in members]
     try:
@@ -223,5 +223,5 @@ def _advantages(
 
 
 def _has_spread(advantages: Advantages) -> bool:
-    """Whether they differ. Raises Inexact."""
+    """Whether the advantages differ. Raises Inexact."""
     return any(x != advantages[0] for x in advantages)

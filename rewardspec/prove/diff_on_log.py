@@ -21,11 +21,11 @@ Row = tuple[dict[str, object], float, float]  # a rollout's columns, its advanta
 
 @dataclass(frozen=True)
 class Logged:
-    """What changes in the rollouts of a log, the batch's normalisation included.
+    """What changes in the rollouts of a log, after the batch's normalisation.
 
-    changed: rollouts whose advantage changes. signs: those whose advantage changes its sign. groups_changed: groups
-    with a rollout that changes. died, revived: groups whose advantage loses its spread, or gets one. moved: the mean
-    magnitude of the change. example: the group that changes most, a row for each rollout.
+    changed: rollouts whose advantage changes. signs: those whose advantage changes sign. groups_changed: groups with
+    such a rollout. died, revived: groups whose advantages lose their spread, or gain one. moved: the mean magnitude of
+    the change. example: the group that changes most, a row for each rollout.
     """
 
     rollouts: int
@@ -42,7 +42,7 @@ class Logged:
 
 @dataclass(frozen=True)
 class LogDifference:
-    """How two specs differ: what they say, and the advantages of the rollouts of a log."""
+    """How two specs differ: their declarations, and the advantages of the rollouts of a log."""
 
     changes: list[Change]
     logged: Logged
@@ -55,7 +55,7 @@ class LogDifference:
 
     @property
     def is_none(self) -> bool:
-        """Whether the specs are the same in all that was compared."""
+        """Whether no difference was found."""
         return not self.changes and not self.logged.changed
 
     def to_json(self) -> dict[str, object]:
@@ -72,7 +72,7 @@ def difference_on_log(
 ) -> LogDifference:
     """How `after` differs from `before` on the rollouts of a log. Raises BadLog, OSError.
 
-    Advantages that agree to a relative 1e-5 are the same.
+    Advantages count as equal within 1e-5, relative to the larger of both if that is above 1.
     """
     logs = [read_log(path, spec, group_by, prefix) for spec in (before, after)]
     a, b = (advantages_on(spec, log, total_steps) for spec, log in zip((before, after), logs, strict=True))
@@ -102,7 +102,7 @@ def difference_on_log(
 
 
 def advantages_on(spec: Spec, log: Log, total_steps: int | None = None) -> NDArray[np.float64]:
-    """The advantage of every rollout of a log, [N], each step of the log a batch of its own. Raises BadLog."""
+    """The advantage of every rollout of a log, [N]; each step of the log is one batch. Raises BadLog."""
     found = np.empty(len(log.steps))
     for rows, out in by_step(spec, log, total_steps):
         found[rows] = out.advantages.double().numpy()

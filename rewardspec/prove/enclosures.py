@@ -1,7 +1,7 @@
-"""Enclosures of a graph's values on many groups at once: what floats can decide, decided rigorously.
+"""Rigorous bounds of a graph's values on many groups at once, in floats.
 
-A value is a `Box`: it lies between two floats, every operation rounds outward, and a condition is 1, 0 or
-either. So what a box says is so; what it leaves open goes to exact arithmetic, one group at a time.
+A `Box` bounds a value between two floats; every operation rounds outward, and a condition is 1, 0 or either. What a
+box decides is certain. What it leaves open goes to exact arithmetic, one group at a time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Box:
-    """Floats that values lie between, one for every group and rollout (`[G, n]`, `[G, 1]` or `[1, 1]`).
+    """Bounds of values, one pair for each group and rollout (`[G, n]`, `[G, 1]` or `[1, 1]`).
 
-    gone: the value may be missing. there: it may be present. same: numbers that are alike only for equal values,
-    where that is known.
+    gone: the value may be missing. there: it may be present. same: ids of values, equal only if the values are; None
+    if unknown.
     """
 
     lo: Floats
@@ -41,12 +41,12 @@ class Box:
     same: NDArray[np.int64] | None = None
 
     def __getitem__(self, places: NDArray[np.int64]) -> Box:
-        """The boxes at these places of the first axis."""
+        """The boxes at these indices of the first axis."""
         same = None if self.same is None else self.same[places]
         return Box(self.lo[places], self.hi[places], self.gone[places], self.there[places], same)
 
     def reshape(self, groups: int, size: int) -> Box:
-        """The same boxes as those of `groups` of `size`."""
+        """The same boxes, shaped [groups, size]."""
         shape = groups, size
         same = None if self.same is None else self.same.reshape(shape)
         lo, hi = self.lo.reshape(shape), self.hi.reshape(shape)
@@ -54,7 +54,7 @@ class Box:
 
 
 def box(values: Sequence[Value], same: bool = False) -> Box:
-    """Boxes around exact values, as arrays [N]; None is missing, and so may be what is UNKNOWN."""
+    """Boxes around exact values, as arrays [N]. None is missing; UNKNOWN may be anything, or missing."""
     rows = [_ends(v) for v in values]
     lo, hi, gone, there = (np.array(column) for column in zip(*rows, strict=True))
     numbers: dict[Value, int] = {}
@@ -93,7 +93,7 @@ def evaluate(
     given: Callable[[str], Value],
     size: int,
 ) -> dict[Node, Box]:
-    """Boxes of the roots on groups of `size`, from those of `start` ([G, size]). given: a name's exact value."""
+    """Boxes of the roots on groups of `size`, from those of `start` ([G, size]). given: the exact value of a name."""
     values = dict(start)
     order = walk(roots, known=start)
     last = {a: at for at, node in enumerate(order) for a in node.args}
@@ -113,7 +113,7 @@ def evaluate(
                 values[node] = _reduce(node, [values[a] for a in node.args], size)
             else:
                 values[node] = _elementwise(node, [values[a] for a in node.args])
-            for a in node.args:  # nobody needs it any more
+            for a in node.args:  # its last use
                 if last.get(a) == at and a not in roots and a not in start:
                     values.pop(a, None)
     return {root: values[root] for root in roots}
@@ -312,12 +312,12 @@ def _any(flags: Flags) -> Flags:
 
 
 def _held(lo: Floats, hi: Floats, some: Flags) -> Interval:
-    """The ends where there is a value, 0 where there is none."""
+    """The ends where there is a value, else 0."""
     return np.where(some, lo, 0.0), np.where(some, hi, 0.0)
 
 
 def _alike(x: Box, taken: Flags, shape: Shape) -> Flags:
-    """Whether the values that take part are known to be equal."""
+    """Whether the values that are taken are known to be equal, [G, 1]."""
     point = (x.lo == x.hi).all() if x.same is None else True
     if not point:
         return np.zeros((shape[0], 1), bool)

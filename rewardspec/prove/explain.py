@@ -1,4 +1,4 @@
-"""What a spec comes down to, in words and expressions: for `rewardspec explain`."""
+"""A spec's compiled expressions, as `rewardspec explain` prints them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rewardspec.text.numbers import format_number
 class Explanation:
     """Tables of text.
 
-    columns: (name, level, domain, what a missing value is, the reward function that fills it).
+    columns: (name, level, domain, how missing values are treated, reward function).
     components: (name, expression, weight).
-    definitions: (name, expression) of all that the advantage uses, in order of use.
+    definitions: (name, expression) of everything that the advantage uses, in order of use.
     values: (number, name, operation, level, domain) of every node.
     """
 
@@ -62,7 +62,7 @@ def explain(spec: Spec) -> Explanation:
 
 
 def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:
-    """Definitions that expressions use, directly or through others."""
+    """The definitions that expressions use, directly or through other definitions."""
     declared, shipped_with = spec.declarations, prelude(spec.declarations.dialect)
     found: dict[tuple[str, bool], Definition] = {}
     queue = [(root, False) for root in roots]

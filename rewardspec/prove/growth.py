@@ -1,11 +1,11 @@
-"""All sums of vectors of parts, the order of rollouts ignored, without trying all combinations of rollouts.
+"""All sums of the vectors of several parts, up to the order of rollouts, without trying all groups.
 
-A part gives the vectors that it can add to a group, each up to order. Two parts are added by pairing
-the rollouts of one with those of the other in every way that differs. Sets of sums grow part by part,
-and equal sums are merged on the way, so what is kept is never more than what is asked for.
+For `zscore(correct) + zscore(length)`: each part has a set of advantage vectors of a group. Two parts are added by
+pairing the rollouts of one with those of the other in every distinct way. Equal sums are merged at once, so memory is
+bounded by the number of results.
 
-Values are kept once and go by number; adding is looked up. So whatever the values are, exact numbers
-stay exact, and two are one only if they are equal.
+Vectors hold indices into a list of exact values, and sums are looked up in a table. So exact values stay exact, and
+two are merged only if they are equal.
 """
 
 from __future__ import annotations
@@ -19,26 +19,25 @@ from rewardspec.ops.effort import Allowance
 from rewardspec.ops.real import UNKNOWN, Number, Pool, Real, TooClose, Unknown
 
 MOST_SUMS = 3_000_000  # vectors kept at once
-MOST_VALUE_SUMS = 5_000_000  # sums of two values that are looked up
-MOST_REAL_SUMS = 50_000  # of them where they are no sums of roots
+MOST_VALUE_SUMS = 5_000_000  # sums of two values in the table
+MOST_REAL_SUMS = 50_000  # the same, where values are not sums of roots
 MOST_PAIRINGS = 200_000_000  # ways to pair rollouts that are tried for one sum of parts
-PAIRINGS_AT_ONCE = 2_000_000  # of them worked on at once
-_PAIRS_AT_FIRST = 400_000  # pairs of vectors to begin with
+PAIRINGS_AT_ONCE = 2_000_000  # pairings in memory at once
+_PAIRS_AT_FIRST = 400_000  # pairs of vectors in the first piece
 
-Exact = Number | None  # a value of a rollout, None where it is missing
+Exact = Number | None  # the value of a rollout; None if missing
 
 
 class TooMany(Exception):
-    """More vectors or values than are kept at once, or more ways to pair them than are tried."""
+    """There are too many vectors, values or pairings to count."""
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors up to order: `rows` [M, G] holds numbers of `values`, each row sorted, no two alike.
+    """Vectors up to order: `rows` [M, G] holds indices into `values`, each row sorted and all rows different.
 
-    mass: [M], the probability of each. unsure: that of groups with a value too close to call to another, which
-    have no row; so there are at least as many vectors as rows. shares of a vector that comes from several parts
-    are not kept.
+    mass: [M], the probability of each. unsure: the probability of groups with values too close to call, which have no
+    row; so the number of rows is a lower bound.
     """
 
     values: list[Exact]
@@ -51,7 +50,7 @@ class Vectors:
 
 
 def vectors(found: Iterable[tuple[Sequence[Exact | Unknown], float]]) -> Vectors:
-    """Vectors from lists of values and their probabilities; those alike up to order are one."""
+    """Vectors from lists of values and their probabilities; lists that are equal up to order are merged."""
     number: dict[Exact, int] = {}
     mass: dict[tuple[int, ...], float] = {}
     unsure = 0.0
@@ -70,9 +69,9 @@ def vectors(found: Iterable[tuple[Sequence[Exact | Unknown], float]]) -> Vectors
 def add(
     a: Vectors, b: Vectors, progress: Callable[[int], None] | None = None, allowance: Allowance | None = None
 ) -> Vectors:
-    """Every sum of a vector of `a` and one of `b`, with its probability if the two are independent.
+    """All sums of a vector of `a` and one of `b`, with their probabilities if `a` and `b` are independent.
 
-    progress: called with the number of sums known so far. Raises TooMany.
+    progress: called with the number of sums found so far. Raises TooMany.
     """
     slow = any(isinstance(v, Real) for v in (*a.values, *b.values))
     if len(a.values) * len(b.values) > (MOST_REAL_SUMS if slow else MOST_VALUE_SUMS):
@@ -115,7 +114,7 @@ def add(
 
 
 def _plus(x: Exact, y: Exact) -> Exact:
-    """The sum; None, a missing value, where either is."""
+    """The sum; None (missing) if either is."""
     if x is None or y is None:
         return None
     total: Exact = x + y
@@ -123,7 +122,7 @@ def _plus(x: Exact, y: Exact) -> Exact:
 
 
 def _runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different entries of each sorted row, and how often each stands there; [V, L] both, 0 times at the end."""
+    """The distinct entries of each sorted row and their counts, both [V, L], padded with count 0."""
     place = np.zeros(rows.shape, dtype=np.int64)
     place[:, 1:] = (rows[:, 1:] != rows[:, :-1]).cumsum(1)
     v = np.arange(len(rows))[:, None]
@@ -133,7 +132,7 @@ def _runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return members, counts
 
 
-Pairings = tuple[np.ndarray, np.ndarray, np.ndarray]  # the row, the multiset, and the places in it that are chosen
+Pairings = tuple[np.ndarray, np.ndarray, np.ndarray]  # the row, the multiset, and the chosen indices into it
 
 
 def _pieces(rows: int, multisets: int, step: int) -> Iterator[tuple[range, range]]:
@@ -143,10 +142,10 @@ def _pieces(rows: int, multisets: int, step: int) -> Iterator[tuple[range, range
 
 
 def _pairings(rows: np.ndarray, counts: np.ndarray, of_rows: range, of_counts: range) -> Iterator[Pairings]:
-    """Every way to pair the sorted `rows` [M, G] with the multisets `counts` [V, L], equal rollouts not told apart.
+    """Every distinct way to pair the sorted `rows` [M, G] with the multisets `counts` [V, L].
 
-    Yields [K], [K], [K, G], some at a time. What grows beyond `PAIRINGS_AT_ONCE` is begun again in halves, so memory is
-    bounded. Raises TooMany where one row and one multiset grow beyond it.
+    Yields [K], [K], [K, G], a piece at a time. A piece with more than `PAIRINGS_AT_ONCE` is split in halves, which
+    bounds memory. Raises TooMany if one row and one multiset have more than that.
     """
     found = _paired(rows[of_rows.start : of_rows.stop], counts[of_counts.start : of_counts.stop])
     if found is not None:
@@ -166,9 +165,9 @@ def _pairings(rows: np.ndarray, counts: np.ndarray, of_rows: range, of_counts: r
 
 
 def _paired(rows: np.ndarray, counts: np.ndarray) -> Pairings | None:
-    """The pairings of all rows with all multisets; None where they are too many to be held at once.
+    """The pairings of all rows with all multisets; None if they are too many to hold at once.
 
-    Members go up along a run of equal entries, which makes each way come up once; the last run takes what is left.
+    Members increase along a run of equal entries, so each way is found once. The last run takes the rest.
     """
     size, kinds = rows.shape[1], counts.shape[1]
     r = np.repeat(np.arange(len(rows)), len(counts))
@@ -193,7 +192,7 @@ def _paired(rows: np.ndarray, counts: np.ndarray) -> Pairings | None:
 
 
 def _run_logs(rows: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """The log of the product of n! over runs of n equal neighbours, for each row."""
+    """For each row, the log of the product of n! over its runs of n equal neighbours."""
     total, run = np.zeros(len(rows)), np.ones(len(rows), dtype=np.int64)
     for at in range(1, rows.shape[1] + 1):
         goes_on = rows[:, at] == rows[:, at - 1] if at < rows.shape[1] else np.zeros(len(rows), dtype=bool)
@@ -203,7 +202,7 @@ def _run_logs(rows: np.ndarray, logs: np.ndarray) -> np.ndarray:
 
 
 def _merged(rows: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that differ, and the mass of those alike together."""
+    """The distinct rows, with the summed mass of equal ones."""
     bits = max(1, int(rows.max(initial=0)).bit_length())
     per_word = 63 // bits
     words = []

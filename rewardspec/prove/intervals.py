@@ -1,6 +1,6 @@
 """Interval arithmetic on arrays of floats, every end rounded outward.
 
-An interval is a pair of arrays, its ends. What comes back holds the result for every two numbers of the operands.
+An interval is a pair of arrays, its ends. A result contains the exact result for all numbers of the operands.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Interval = tuple[Floats, Floats]
 
-LIBRARY_ULPS = 8  # what numpy's exp, log and tanh may be off by, and more
+LIBRARY_ULPS = 8  # more than the largest error of numpy's exp, log and tanh
 
 
 def _down(x: Floats, exact: Flags | bool = False) -> Floats:
@@ -26,13 +26,13 @@ def _up(x: Floats, exact: Flags | bool = False) -> Floats:
 
 
 def _short(x: Floats) -> Flags:
-    """Whether the product of two such floats is one."""
+    """Whether the floats are so short that a product of two of them is exact."""
     short: Flags = (x.astype(np.float32) == x) & (np.abs(x) < 1e15) & ((np.abs(x) > 1e-15) | (x == 0))
     return short
 
 
 def _fixed(lo: Floats, hi: Floats) -> Interval:
-    """What is no number, as the infinity minus itself, can be anything."""
+    """The interval with infinite ends where they are NaN, as infinity minus infinity is."""
     return np.where(np.isnan(lo), -np.inf, lo), np.where(np.isnan(hi), np.inf, hi)
 
 
@@ -56,7 +56,7 @@ def _times(a: Interval, b: Interval) -> Interval:
     (alo, ahi), (blo, bhi) = a, b
     short = _short(alo) & _short(ahi) & _short(blo) & _short(bhi)
     corners = [x * y for x in (alo, ahi) for y in (blo, bhi)]
-    corners = [np.where(np.isnan(c), 0.0, c) for c in corners]  # 0 times what has no end
+    corners = [np.where(np.isnan(c), 0.0, c) for c in corners]  # 0 times infinity
     lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
     return _down(lo, short | ((lo == 0) & _zero(a, b))), _up(hi, short | ((hi == 0) & _zero(a, b)))
 

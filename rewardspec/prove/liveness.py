@@ -1,4 +1,4 @@
-"""How much a policy's groups have to learn from: dead groups, spread, and which component it comes from."""
+"""How much a policy's groups have to learn from: dead groups, spread, and each component's share of it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rewardspec.prove.growth import Vectors
 
 Given = Mapping[str, Fraction]  # `step`, `total_steps` and `progress`
 
-MOST_MEASURED_GROUPS = 2000  # of one part, whose covariances are found in floats
+MOST_MEASURED_GROUPS = 2000  # of one part, for covariances in floats
 
 
 @dataclass(frozen=True)
 class Liveness:
     """How much a policy's groups have to learn from, before the batch's normalisation.
 
-    groups_without_signal: share of dead groups, whose advantages are all alike. rollouts_without_signal: share of
-    rollouts with advantage 0. exact: whether these are the shares, or, where values are too close to call, upper
-    bounds. spread: mean over groups of the advantage's max - min. shares: each component's share of the advantage's
-    variance; None where the advantage is no sum of shares. All are estimates where groups were drawn.
+    groups_without_signal: fraction of dead groups, whose advantages are all equal. rollouts_without_signal: fraction of
+    rollouts with advantage 0. exact: False if these two are upper bounds, because some values are too close to call.
+    spread: mean over groups of max - min of the advantage. shares: each component's share of the advantage's variance;
+    None if the advantage is not a sum over components. All are estimates if groups were drawn at random.
     """
 
     groups_without_signal: float
@@ -44,7 +44,7 @@ class Liveness:
 def liveness(found: Vectors, shares: dict[str, float] | None) -> Liveness:
     """The liveness of groups with these advantages."""
     values = np.array([approximate(v) for v in found.values if v is not None])
-    assert len(values) == len(found.values), "a group without a value ends the run"
+    assert len(values) == len(found.values), "a missing advantage raises"
     rows = values[found.rows]
     mass = found.mass / (found.mass.sum() + found.unsure)
     unsure = float(found.unsure / (found.mass.sum() + found.unsure))
@@ -58,7 +58,7 @@ def liveness(found: Vectors, shares: dict[str, float] | None) -> Liveness:
 
 
 def _is_zero(value: Value) -> bool | None:
-    """Whether it is 0; None where it is too close to call."""
+    """Whether a value is 0; None if too close to call."""
     try:
         return bool(value == 0)
     except TooClose:
@@ -75,9 +75,9 @@ def variance_shares(
     model: PolicyModel,
     allowance: Allowance,
 ) -> dict[str, float] | None:
-    """Each component's share of the advantage's variance: its covariance with the part that it stands in.
+    """Each component's share of the advantage's variance: its covariance with its part of the advantage.
 
-    Parts are independent of each other, so nothing else co-varies with it.
+    Parts are independent, so the covariance with other parts is 0.
     """
     found = find_shares(program.graph, root, len(program.components))
     if found is None:
@@ -106,7 +106,7 @@ def _covariances(
     model: PolicyModel,
     allowance: Allowance,
 ) -> list[float]:
-    """The covariance of each node with the first, over rollouts of all groups."""
+    """The covariance of each node with the first, over the rollouts of all groups."""
     states = find_states(program, nodes, given, model, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given, True) for node in nodes]
     means, products, whole = np.zeros(len(nodes)), np.zeros(len(nodes)), 0.0

@@ -1,19 +1,19 @@
-"""By how much a group keeps a guarantee, as a number to search by."""
+"""The margin by which a group keeps a guarantee: the number that `search` minimises."""
 
 from __future__ import annotations
 
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node
 
-NOTHING = 2  # the margin of `all` of nothing, above what a comparison can have
+NOTHING = 2  # the margin of `all` over no values, above every margin of a comparison
 
-_SIDES = {"<": 1, "<=": 1, ">": -1, ">=": -1, "==": 0, "!=": 0}  # 1: the right side is to be the greater
+_SIDES = {"<": 1, "<=": 1, ">": -1, ">=": -1, "==": 0, "!=": 0}  # 1: the right side should be greater
 
 
 def margin(graph: Graph, node: Node) -> Node:
-    """A number that is above 0 where a condition holds and below 0 where it fails; 0 where it is close.
+    """A number that is positive where a condition is true, negative where it is false, and 0 on the border.
 
-    Relative to the size of what is compared, so that one slack fits all. Missing where nothing is compared.
+    `a < b` has (b - a) / max(|a| + |b|, 1): relative to the size of both sides. Missing where nothing is compared.
     """
     match node.op, node.args:
         case "not", (a,):
@@ -40,5 +40,5 @@ def margin(graph: Graph, node: Node) -> Node:
 
 
 def _both(graph: Graph, op: str, a: Node, b: Node) -> Node:
-    """The lesser (or greater) of two margins, either of which may be missing."""
+    """The lesser or greater of two margins; the other one if one is missing."""
     return graph.coalesce(graph.apply(op, a, b), graph.coalesce(a, b))

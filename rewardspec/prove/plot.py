@@ -1,4 +1,4 @@
-"""Figures for a slide: distinct advantage groups (GDPO, arXiv:2601.05242, Fig. 3), and the share without signal."""
+"""Figures for a slide: distinct advantage groups (GDPO, arXiv:2601.05242, Fig. 3), and the share of dead groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP_SIZE = 4  # of its right panel
 
 
 def by_rewards(spec: Spec, given: Mapping[str, Fraction]) -> list[Simulation] | None:
-    """Counts for 1 to 7 binary rewards under the spec's scheme; None where it names components of its own."""
+    """Counts for 1 to 7 binary rewards under the spec's scheme; None if the scheme names components of the spec."""
     assert spec.declarations.advantage is not None, "a spec that was read has an advantage"
     scheme = format_expr(spec.declarations.advantage)
     counts = []
@@ -36,7 +36,7 @@ def by_rewards(spec: Spec, given: Mapping[str, Fraction]) -> list[Simulation] | 
 def by_rate(
     spec: Spec, size: int, given: Mapping[str, Fraction], points: int = 21, names: Sequence[str] = ()
 ) -> list[tuple[float, Simulation]]:
-    """Counts with everything that has a rate (or `names` alone) succeeding at rates from 0 to 1."""
+    """(rate, counts) for rates from 0 to 1, equal for everything that can have a rate, or for `names` alone."""
     names = names or binary_names(spec.program)
     rates = [Fraction(i, points - 1) for i in range(points)]
     return [
@@ -68,11 +68,9 @@ def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], give
         curve = by_rate(spec, shown, given)
         known = [(rate, found.signal.groups_without_signal) for rate, found in curve if found.signal]
         axes[2].plot([rate for rate, _ in known], [share for _, share in known], label=label)
-    axes[0].set(title="Distinct advantage groups", xlabel="rollouts in a group", ylabel="groups that can be told apart")
-    axes[1].set(
-        title=f"Binary rewards, {GROUP_SIZE} rollouts", xlabel="rewards", ylabel="groups that can be told apart"
-    )
-    axes[2].set(title=f"Groups without signal, {shown} rollouts", xlabel="success rate", ylabel="share", ylim=(0, 1.02))
+    axes[0].set(title="Distinct advantage groups", xlabel="rollouts in a group", ylabel="advantage groups")
+    axes[1].set(title=f"Binary rewards, {GROUP_SIZE} rollouts", xlabel="rewards", ylabel="advantage groups")
+    axes[2].set(title=f"Dead groups, {shown} rollouts", xlabel="success rate", ylabel="share", ylim=(0, 1.02))
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)

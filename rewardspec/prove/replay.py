@@ -1,4 +1,4 @@
-"""Rollouts that a trainer has logged, and what a spec would have made of them."""
+"""A trainer's logged rollouts, and the advantages that a spec would have given them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rewardspec.spec import Spec, compile
 
 @dataclass(frozen=True)
 class Log:
-    """Logged rollouts: columns of the spec, and for each the group and the step that it belongs to."""
+    """Logged rollouts: the columns of the spec, and the group and step of each rollout."""
 
     columns: dict[str, list[object]]
     groups: list[Hashable]
@@ -25,10 +25,10 @@ class Log:
 
 
 def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = PREFIX) -> Log:
-    """The rollouts of a JSON lines or Parquet file, as TRL and verl write them, or `rewardspec score`.
+    """The rollouts of a JSON lines or Parquet file, as TRL, verl or `rewardspec score` write them.
 
-    Columns are found by name, with `prefix` before it, on their own or under `rewards`. Rollouts of one prompt and step
-    are a group. Raises BadLog that names the rows that are wrong, OSError.
+    A column is found by its name, with or without `prefix`, at the top of a row or under `rewards`. Rollouts of one
+    prompt and step are a group. Raises BadLog, which names the wrong rows, and OSError.
     """
     rows = read_rows(path)
     problems = [(n, row.reason) for n, row in enumerate(rows.rows, 1) if isinstance(row, Unread) and row.text.strip()]
@@ -42,7 +42,7 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = 
     log = Log({name: [] for name in held}, [], [])
     for number, row in flatted:
         try:
-            of = step  # what is at fault
+            of = step  # the field that an error is about
             moment = step_of(row.get(step)) if step else 0
             of = key
             group = group_id(row.get(key))
@@ -60,7 +60,7 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a spec makes of a log: sizes, and its signal over all of it, the batch's normalisation included."""
+    """A spec run over a log: its sizes, and the liveness of its groups after the batch's normalisation."""
 
     rollouts: int
     groups: int
@@ -72,7 +72,7 @@ class Replay:
 
 
 def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tuple[list[int], Any]]:
-    """Each step of a log as a batch of its own: its rows and the Result. Raises BadLog."""
+    """The rows and the Result of each step of a log, computed as one batch. Raises BadLog."""
     fn = compile(spec)
     places: dict[Hashable, list[int]] = {}
     for i, step in enumerate(log.steps):
@@ -89,7 +89,7 @@ def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tu
 
 
 def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
-    """The spec run over a log, step by step. Raises BadLog for rollouts that it cannot be computed on."""
+    """The spec run over a log, step by step. Raises BadLog for rollouts that the spec does not allow."""
     advantages, shares, dead, spread, groups, steps = [], [], 0, 0.0, 0, 0
     for rows, out in by_step(spec, log, total_steps):
         found = out.metrics()

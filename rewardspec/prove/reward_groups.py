@@ -1,4 +1,4 @@
-"""Distinct groups of rewards: multisets of the components' values that groups can have."""
+"""Distinct groups of rewards: multisets of the rollouts' reward vectors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rewardspec.ops.real import UNKNOWN, Pool, TooClose
 
 Given = Mapping[str, Fraction]  # `step`, `total_steps` and `progress`
 
-MOST_COUNTED_GROUPS = 60_000  # groups of one part that are tried; beyond them as many are drawn
-MOST_REAL_ROLLOUTS = 20_000  # rollouts in them, where values are no sums of roots and take longer
-MOST_KINDS = 12  # of reward vectors that kinds of groups have, whose overlaps are counted
+MOST_COUNTED_GROUPS = 60_000  # groups of one part that are tried; if there are more, as many are drawn at random
+MOST_REAL_ROLLOUTS = 20_000  # rollouts in them, where values are not sums of roots, which is slower
+MOST_KINDS = 12  # of groups, whose overlaps are counted
 
 
 def count_reward_groups(program: Program, size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
-    """Distinct multisets of shaped reward vectors, and whether that is exactly their number."""
+    """The number of distinct multisets of shaped reward vectors, and whether it is exact."""
     shaped = [component.shaped for component in program.components]
     nodes = walk(shaped)
     own = of_rollout(nodes)
@@ -53,7 +53,7 @@ def count_reward_groups(program: Program, size: int, given: Given, allowance: Al
 
 
 def most_groups(nodes: Sequence[Node], size: int) -> int:
-    """How many groups are tried, given what their values are computed by."""
+    """How many groups to try: fewer where the nodes need slow arithmetic."""
     return MOST_REAL_ROLLOUTS // size if any(n.operator.real for n in walk(nodes)) else MOST_COUNTED_GROUPS
 
 
@@ -62,7 +62,7 @@ def _is_coarse_column(node: Node) -> bool:
 
 
 def _of_groups(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
-    """Where a component looks at its group: what every group has, one group after another."""
+    """The count where a component depends on its group: one group after another."""
     states = find_states(program, shaped, given, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     most = most_groups(shaped, size)
@@ -80,7 +80,7 @@ def _of_groups(program: Program, shaped: list[Node], size: int, given: Given, al
 
 
 def _of_kinds(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
-    """Where columns of group level make groups of several kinds: what each kind can have, counted once."""
+    """The count where columns of group level make several kinds of groups: reward groups of two kinds count once."""
     states = find_states(program, shaped, given, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     sets = {

@@ -1,4 +1,4 @@
-"""What a spec's components are worth at moments of a run: for `rewardspec explain --at`."""
+"""The values and weights of a spec's components at moments of a run, for `rewardspec explain --at`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewardspec.text.numbers import format_number
 
 @dataclass(frozen=True)
 class Moment:
-    """A step, or a share of the run."""
+    """A step, or a share of the run. text: as the user wrote it."""
 
     text: str
     step: int | None = None
@@ -25,7 +25,7 @@ def read_moments(text: str, total_steps: int | None) -> list[Moment]:
     for part in (part.strip() for part in text.split(",")):
         number = part.removesuffix("%")
         if len(number) > 40 or not number.replace(".", "", 1).isdecimal() or not number.isascii():
-            raise ValueError(f"moments are steps or shares of the run, `0,30,100%`, not {part!r}")
+            raise ValueError(f"moments are steps or percentages of the run, such as `0,30,100%`, not {part!r}")
         value = Fraction(number)
         if part.endswith("%"):
             if value > 100:
@@ -37,27 +37,27 @@ def read_moments(text: str, total_steps: int | None) -> list[Moment]:
             progress = Fraction(0) if not value else progress
             found.append(Moment(part, int(value), progress))
         else:
-            raise ValueError(f"a step is a whole number, not {part!r}; a share of the run ends in %")
+            raise ValueError(f"a step is a whole number, not {part!r}; a percentage of the run ends in %")
     return found
 
 
 def needs(spec: Spec) -> set[str]:
-    """What of `step`, `total_steps` and `progress` the spec looks at."""
+    """Those of `step`, `total_steps` and `progress` that the spec reads."""
     nodes = walk([*spec.program.results, *spec.program.labels.values()])
     return {n.attributes[0] for n in nodes if n.op == "given"} & {"step", "total_steps", "progress"}
 
 
 def schedule(spec: Spec, moments: list[Moment], total_steps: int | None) -> list[tuple[str, ...]]:
-    """Rows (component, what, at each moment): the values that it can have, and its weight.
+    """Rows (component, "values" or "weight", text at each moment): its domain, and its weight.
 
-    Raises ValueError where the spec looks at something that the moments do not tell.
+    Raises ValueError if the spec reads `total_steps` or `progress` and these are unknown.
     """
     used = needs(spec)
     for moment in moments:
         known = {"step": moment.step, "total_steps": total_steps, "progress": moment.progress}
         missing = sorted(name for name in used if known[name] is None)
         if missing:
-            raise ValueError(f"the spec uses `{missing[0]}`, which {moment.text} does not tell: add --total-steps")
+            raise ValueError(f"the spec reads `{missing[0]}`, which is unknown at {moment.text}: add --total-steps")
     specs = [spec.at(moment.step, total_steps, moment.progress) for moment in moments]
     rows = []
     for i, component in enumerate(spec.program.components):

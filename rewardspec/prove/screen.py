@@ -1,4 +1,4 @@
-"""What floats can say of many groups at once: which of them surely keep a guarantee, and by how much."""
+"""Many groups at once, in floats: which of them certainly keep a guarantee, and by what margin."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rewardspec.prove.margins import NOTHING, margin
 
 
 class Screened(NamedTuple):
-    """What floats say of a guarantee in some groups.
+    """A guarantee in some groups.
 
-    kept: of each group, whether it surely keeps it. asks: whether any group may meet its condition. margins: by how
-    much about each keeps it, where that is asked for.
+    kept: for each group, whether it certainly keeps the guarantee. asks: whether a group may meet its condition.
+    margins: the approximate margin of each group; None if not needed.
     """
 
     kept: list[bool]
@@ -33,16 +33,16 @@ class Screened(NamedTuple):
 
 
 class Screen:
-    """Looks at groups of a question in enclosures, and keeps what its states are worth."""
+    """Evaluates groups of a question in boxes of floats, and caches the boxes of its states."""
 
     def __init__(self, question: Question):
         self.question = question
         self.guarantees = question.program.guarantees
         self.states: dict[tuple[object, ...], dict[Node, Box]] = {}  # by moment
-        self.asking: set[str] = set()  # guarantees whose condition some group was seen to meet
+        self.asking: set[str] = set()  # guarantees whose condition some group may meet
 
     def screen(self, names: Sequence[str], rows: list[tuple[int, ...]], size: int, kind: Kind) -> dict[str, Screened]:
-        """What floats say of guarantees in groups of one kind, given as places of states."""
+        """Guarantees, by name, in groups of one kind. rows: each group as indices of states."""
         place = np.array(rows).reshape(len(rows), size)
         start = {node: b[place] for node, b in self._of_states(kind.moment).items()}
         found = self._boxes([self.guarantees[name] for name in names], start, kind, size)
@@ -55,7 +55,7 @@ class Screen:
         return result
 
     def margins(self, name: str, groups: Sequence[Group], size: int) -> list[float]:
-        """By how much about each group keeps a guarantee; the rollouts need be no states."""
+        """The approximate margin of each group; its rollouts can have any values, not only states."""
         result: list[float] = [inf] * len(groups)
         kinds: dict[tuple[object, ...], list[int]] = {}
         for i, group in enumerate(groups):
@@ -77,7 +77,7 @@ class Screen:
         return evaluate(roots, start, kind.columns, lambda name: take.take(name, size), size)
 
     def _of_states(self, moment: Moment) -> dict[Node, Box]:
-        """What each state is worth to the nodes that look at more than one rollout."""
+        """Boxes of each state's values that nodes of more than one rollout read."""
         key = tuple(moment.items())
         if key not in self.states:
             states, _ = self.question.states()
@@ -94,7 +94,7 @@ class Screen:
 
     @cached_property
     def _conditions(self) -> dict[str, Node]:
-        """Of each guarantee its margin: below `NOTHING` where a group meets its condition."""
+        """The margin of each guarantee: below `NOTHING` where a group meets its condition."""
         graph = self.question.program.graph
         return {name: graph.spread(margin(graph, node)) for name, node in self.guarantees.items()}
 
@@ -109,7 +109,7 @@ class Screen:
     def _margins(
         self, names: Sequence[str], start: Mapping[Node, Box], kind: Kind, size: int, count: int
     ) -> dict[str, list[float]]:
-        """By how much about each of `count` groups keeps each guarantee."""
+        """The approximate margin of each guarantee in each of `count` groups."""
         nodes = [self._conditions[name] for name in names]
         found = self._boxes(nodes, start, kind, size)
         result = {}

@@ -1,4 +1,4 @@
-"""Local search for a group that breaks a guarantee, where domains are intervals and not all groups can be tried."""
+"""Local search for a group that breaks a guarantee, if domains are intervals and not all groups can be tried."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rewardspec.prove.decide import BROKEN, Decider
 from rewardspec.prove.screen import Screen
 
 ROUNDS = 12
-KEPT_GROUPS = 60  # groups that each round goes on from
+KEPT_GROUPS = 60  # groups that each round starts from
 MOVES_OF_EACH = 8  # of each of them
 
 
 @dataclass(frozen=True)
 class Found:
-    """A group that breaks the guarantee, if there was one, and how many groups were tried."""
+    """A group that breaks the guarantee, None if none was found, and the number of groups tried."""
 
     group: Group | None
     tried: int
@@ -29,9 +29,9 @@ class Found:
 def search(
     decider: Decider, screen: Screen, name: str, nearest: Sequence[tuple[float, Group]], size: int, seed: int
 ) -> Found:
-    """Look for a group that breaks a guarantee by moving columns with intervals.
+    """Search for a group that breaks a guarantee by moving the values of interval columns.
 
-    nearest: groups to begin with and their margins; those that keep it least are gone on from.
+    nearest: (margin, group) to start from. Each round continues from the groups with the least margins.
     """
     draw = random.Random(seed + size)
     nodes, guarantee = list(decider.question.fine), decider.question.program.guarantees[name]
@@ -58,7 +58,7 @@ def search(
 
 
 def _moved(value: Point, domain: Domain, reach: float, draw: random.Random) -> Fraction:
-    """A value of an interval near `value`."""
+    """A random value of an interval near `value`."""
     x = 0.0 if value is None else float(value)
     span = float(domain.hi - domain.lo) if domain.bounded else max(1.0, 2 * abs(x))
     x += draw.gauss(0, reach * span) if draw.random() < 0.9 else draw.uniform(-span, span)
@@ -66,7 +66,7 @@ def _moved(value: Point, domain: Domain, reach: float, draw: random.Random) -> F
 
 
 def _plainer(decider: Decider, name: str, group: Group) -> Group:
-    """A group that breaks a guarantee as well, with fewer digits."""
+    """The group rounded to as few digits as still break the guarantee."""
     nodes, guarantee = list(decider.question.fine), decider.question.program.guarantees[name]
     for digits in (0, 1, 2, 3):
         rollouts = tuple(

@@ -1,8 +1,8 @@
-"""How much of a spec's rewards survives in its advantages: distinct groups, and what a policy has to learn from.
+"""How much of a spec's rewards survives in its advantages: distinct groups, and how live a policy's groups are.
 
-An advantage group is the vector of advantages of one group of rollouts, their order ignored (GDPO,
-arXiv:2601.05242, Sec. 2 and Fig. 2-3). The batch's normalisation is left out, as in the paper: for any
-one batch it is an increasing affine map, which changes no count.
+An advantage group is the vector of advantages of one group, up to the order of its rollouts (GDPO, arXiv:2601.05242,
+Sec. 2 and Fig. 2-3). Advantages are counted before the batch's normalisation, as in the paper: for any one batch it is
+an increasing affine map, which changes no count.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from rewardspec.prove.liveness import Liveness, liveness, variance_shares
 from rewardspec.prove.reward_groups import count_reward_groups, most_groups
 from rewardspec.spec import Spec
 
-Progress = Callable[[int], None]  # advantage groups known so far
+Progress = Callable[[int], None]  # advantage groups found so far
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What becomes of every group that a spec's domains allow.
+    """Counts over every group that a spec's domains allow.
 
-    reward_groups: distinct groups of shaped rewards. advantage_groups: distinct groups of advantages; how many of the
-    reward groups a policy gradient can tell apart. exact: whether these are the numbers, or lower bounds. signal: what
-    groups are left with under the policy's rates; None where that is not known. interrupted: whether a
-    KeyboardInterrupt ended the count.
+    reward_groups: distinct groups of shaped rewards. advantage_groups: distinct groups of advantages, so as many reward
+    groups as a policy gradient can distinguish. exact: False if these are lower bounds. signal: the liveness of groups
+    under the policy's rates; None if unknown. interrupted: whether a KeyboardInterrupt ended the count.
     """
 
     spec: str
@@ -68,13 +67,13 @@ def simulate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Simulation:
-    """Distinct reward and advantage groups of a spec, and how live a policy's groups are.
+    """The numbers of distinct reward and advantage groups of a spec, and how live a policy's groups are.
 
     simulate(rewardspec.load("specs/gdpo/math.yaml"), 4, rates={"correct": 0.3}).signal.groups_without_signal
 
-    rates: how often columns, or components that one column decides, succeed; whatever is not named has each of its
-    values equally often. step, total_steps: when schedules are looked at. seed, progress: as `count_groups` takes them.
-    Raises ValueError for a rate that cannot be given.
+    rates: success rates of columns, or of components that depend on one column; the values of other columns are equally
+    likely. step, total_steps: the moment of training. seed, progress: as for `count_groups`.
+    Raises ValueError for a name that cannot have a rate.
     """
     model = policy(spec.program, rates or {})
     moment = {
@@ -94,11 +93,11 @@ def count_groups(
     model: PolicyModel = EVENLY,
     progress: Progress | None = None,
 ) -> Simulation:
-    """Distinct reward and advantage groups over every group that the declared domains allow.
+    """The numbers of distinct reward and advantage groups over every group that the declared domains allow.
 
-    given: `step`, `total_steps` and `progress` (all 0 if not said). model: probabilities of the values of
-    columns, for `signal`; a column that is not mentioned has each of its values equally often. progress:
-    called with the number of advantage groups known so far. An interrupt leaves what is known.
+    given: `step`, `total_steps` and `progress`, 0 by default. model: probabilities of column values, for `signal`; the
+    values of other columns are equally likely. progress: called with the number of advantage groups found so far.
+    A KeyboardInterrupt ends the count and returns the numbers found so far.
     """
     given = {name: Fraction(0) for name in ("step", "total_steps", "progress")} | dict(given or {})
     root, exact = without_batch(program.graph, program.advantage)
@@ -121,7 +120,11 @@ def count_groups(
             whole = found if whole is None else add(whole, found, watch, allowance)
             watch(len(whole))
         assert whole is not None, "an advantage has a part"
-    except (TooMany, TooClose, KeyboardInterrupt) as stop:  # every part has a vector of equal values, so sets only grow
+    except (
+        TooMany,
+        TooClose,
+        KeyboardInterrupt,
+    ) as stop:  # each part has a vector of equal values: counts only grow
         return Simulation(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
     shares, interrupted = None, False
     try:
@@ -129,7 +132,7 @@ def count_groups(
         shares = variance_shares(program, root, nodes, group_size, given, seed, model, few)
     except KeyboardInterrupt:
         interrupted = True
-    signal = None if None in whole.values else liveness(whole, shares)  # a group without a value would end the run
+    signal = None if None in whole.values else liveness(whole, shares)  # a missing advantage would raise
     exact = exact and all_rewards and not whole.unsure
     return Simulation(name, group_size, rewards, len(whole), exact, signal, interrupted)
 
@@ -143,9 +146,9 @@ def part_vectors(
     model: PolicyModel = EVENLY,
     allowance: Allowance | None = None,
 ) -> tuple[Vectors, bool]:
-    """The vectors that a part of the advantage can have, up to order, and whether these are exactly all.
+    """The vectors of a part of the advantage over all groups, up to order, and whether these are all.
 
-    Raises TooClose where no group has values that can be told apart.
+    Raises TooClose if every group has values too close to call.
     """
     allowance = allowance or Allowance()
     states = find_states(program, [node], given, model=model, allowance=allowance)

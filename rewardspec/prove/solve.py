@@ -1,4 +1,4 @@
-"""The weights of a component for which a spec's guarantees hold."""
+"""The weights of a component for which a spec keeps its guarantees."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rewardspec.syntax.tree import Number
 FIRST_WEIGHTS = tuple(
     Fraction(x) for x in ("0", "1/1000", "1/100", "1/10", "1/4", "1/2", "1", "2", "5", "10", "100", "10000")
 )
-LARGEST_WEIGHT = 2**20  # the largest weight that is looked at
+LARGEST_WEIGHT = 2**20  # the largest weight that is tried
 
 
 @dataclass(frozen=True)
 class End:
-    """Where safe weights end. safe: whether they hold there, too. broken: the guarantees that fail beyond it.
+    """An end of an interval of safe weights.
 
-    none: nothing fails, as far as was looked.
+    safe: whether no guarantee is broken at the end itself. broken: the guarantees that are broken beyond it; empty if
+    none is, up to the largest weight tried.
     """
 
     weight: float
@@ -31,10 +32,10 @@ class End:
 
 @dataclass(frozen=True)
 class Solution:
-    """Intervals of weights from 0 up for which no guarantee is broken, by bisection between weights that were tried.
+    """Intervals of weights, from 0 up, for which no guarantee is broken, found by bisection between tried weights.
 
-    proved: whether all guarantees are proved within them, at the weights that were tried. at_zero: the guarantees
-    that fail at weight 0.
+    proved: whether all guarantees are proved at every weight tried in them. at_zero: the guarantees that are broken at
+    weight 0.
     """
 
     component: str
@@ -48,7 +49,7 @@ class Solution:
 
 
 def with_weight(spec: Spec, component: str, weight: Fraction) -> Spec:
-    """The spec with another weight for a component. Raises ValueError for a component that is not there."""
+    """The spec with another weight for a component. Raises ValueError for an unknown component."""
     declared = spec.declarations
     if component not in declared.components:
         raise ValueError(f"the spec has no component `{component}`; there are {', '.join(declared.components)}")
@@ -66,8 +67,8 @@ def solve_weight(
 ) -> Solution:
     """The weights of a component, from 0 up, for which no guarantee is broken in groups of these sizes.
 
-    Some weights are tried, and where two neighbours differ, the weight between them at which that changes is found by
-    bisection: an interval that lies between two neighbours is not seen.
+    The weights of `FIRST_WEIGHTS` are tried. If only one of two neighbours is safe, bisection finds the weight between
+    them where that changes. An interval that lies between two neighbours is missed.
     """
     known: dict[Fraction, list[str]] = {}
     proved = True
@@ -100,7 +101,7 @@ def solve_weight(
 
 
 def _edge(broken: Callable[[Fraction], list[str]], low: Fraction, high: Fraction, digits: int) -> End:
-    """Where, between two weights of which one is safe, that changes."""
+    """The end between two weights of which one is safe."""
     names = broken(low) or broken(high)
     rising = not broken(low)  # safe below it
     one = Fraction(1)

@@ -1,10 +1,9 @@
 """Guarantees proved, or refuted by the smallest group that breaks them.
 
-All groups that the declared domains allow are tried, up to the order of rollouts: in floats that are rounded outward
-(`screen.py`), and, where these leave it open, in exact arithmetic (`decide.py`). eps is what the spec says. A group on
-which the run ends with an error breaks nothing. What the rest of a batch does to a group is unknown: where that is
-provably no more than a change of scale (or an increasing affine map), a guarantee that does not depend on it is decided
-without it.
+All groups that the declared domains allow are tried, up to the order of rollouts: first in floats with outward
+rounding (`screen.py`), then, where these leave it open, in exact arithmetic (`decide.py`), with the eps of the spec. A
+group that raises an error breaks nothing. The rest of the batch is unknown. If it can only rescale advantages (or map
+them by an increasing affine map), a guarantee that is invariant to that is decided without it.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from rewardspec.prove.screen import Screen
 from rewardspec.prove.search import KEPT_GROUPS, search
 from rewardspec.spec import Spec
 
-FEWEST_EXACT_GROUPS = 100  # groups that are decided however dear they are
-MOST_EXACT_VALUES = 4_000_000  # values of nodes that exact arithmetic finds for one guarantee
+FEWEST_EXACT_GROUPS = 100  # groups that are decided at any cost
+MOST_EXACT_VALUES = 4_000_000  # values of nodes computed exactly for one guarantee
 ROLLOUTS_AT_ONCE = 200_000  # rollouts that are screened together
 
 PROVED, REFUTED, NOT_REFUTED, UNDECIDED = "proved", "refuted", "not refuted", "undecided"
-BROKEN_OFF = "broken off"
+INTERRUPTED = "interrupted"
 OF_NOTHING = "no group meets its condition"
-TOO_CLOSE = "in some groups it is too close to call"
-ALL_END = "the run ends with an error on every group"
-SOME_END = "on some groups the run ends with an error: they break nothing"
+TOO_CLOSE = "some groups are too close to call"
+ALL_END = "every group raises an error"
+SOME_END = "some groups raise an error, which breaks nothing"
 EPS_ALONE = "eps alone breaks it: with eps 0 this group keeps it"
 
-Progress = Callable[[int, int, int], None]  # the size of the groups, how many were tried, of how many
+Progress = Callable[[int, int, int], None]  # group size, groups tried, groups in all
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of one guarantee of a spec.
+    """The verdict on one guarantee of a spec.
 
     status: "proved", "refuted", "not refuted" (no group breaks it, but not all were tried or some are too close to
     call) or "undecided" (the rest of the batch could decide it). sizes: the group sizes that were tried, with `groups`
-    groups in all. reason: why the status is no better, or what to know about it; often empty. counterexample: a
-    smallest group that breaks a refuted guarantee.
+    groups in all. reason: why the status is not better, or a remark; often empty. counterexample: a smallest group
+    that breaks a refuted guarantee.
     """
 
     name: str
@@ -86,9 +85,9 @@ def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, s
 
     verify(rewardspec.load("specs/papo/papo.yaml"), [2, 3]) = [<Verdict 'right answers above wrong ones': proved>, ...]
 
-    progress: called with a group size, how many of its groups were tried, and how many there are. seed: of the groups
-    that are drawn where there are too many. A KeyboardInterrupt ends the search early: what is known by then comes
-    back, and the reason of what is open says "broken off". Raises SpecError.
+    progress: called with a group size, how many of its groups were tried, and how many there are. seed: for drawing
+    groups if there are too many to try all. A KeyboardInterrupt ends the search early: guarantees that are still open
+    are "not refuted", with the reason "interrupted". Raises SpecError.
     """
     question = Question.of(spec, eps=spec.declarations.eps, gaps=True)
     prover = Prover(question, seed, progress)
@@ -111,7 +110,7 @@ def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, s
     except KeyboardInterrupt:
         for name, verdict in verdicts.items():
             if verdict.status in (PROVED, NOT_REFUTED) and verdict.sizes != tuple(sizes):
-                verdicts[name] = replace(verdict, status=NOT_REFUTED, reason=BROKEN_OFF)
+                verdicts[name] = replace(verdict, status=NOT_REFUTED, reason=INTERRUPTED)
     for name, verdict in verdicts.items():
         if verdict.status == PROVED and verdict.groups:
             if ends[name]:
@@ -122,7 +121,7 @@ def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, s
 
 
 def _after(verdict: Verdict, size: int, answer: Answer, question: Question) -> Verdict:
-    """The verdict with what groups of one more size say."""
+    """The verdict after the groups of one more size."""
     status, reason = verdict.status, verdict.reason
     if answer.broken is not None:
         status, reason = REFUTED, answer.reason
@@ -136,10 +135,10 @@ def _after(verdict: Verdict, size: int, answer: Answer, question: Question) -> V
 
 @dataclass
 class Answer:
-    """What groups of one size say of a guarantee: `broken` by one, how many were `tried`, and whether those are `all`.
+    """A guarantee in groups of one size: the group that has `broken` it, how many were `tried`, and if those are `all`.
 
-    asks: whether it asks something of one of them. unsure: whether one is too close to call. ends: on how many the
-    run ends with an error.
+    asks: whether a group may meet its condition. unsure: whether a group is too close to call. ends: how many groups
+    raise an error.
     """
 
     broken: Counterexample | None = None
@@ -160,7 +159,7 @@ class Prover:
         self.decider, self.screen = Decider(question), Screen(question)
 
     def ask(self, names: Sequence[str], size: int) -> dict[str, Answer]:
-        """What groups of a size say of each guarantee."""
+        """Each guarantee, by name, in groups of one size."""
         places, complete = self.question.places(size, self.seed)
         answers = {name: Answer(all=complete) for name in names}
         suspects: dict[str, list[tuple[Places, Kind]]] = {name: [] for name in names}
@@ -199,7 +198,7 @@ class Prover:
     def _decide(
         self, name: str, suspects: list[tuple[Places, Kind]], size: int, allowance: Allowance, answer: Answer
     ) -> Iterator[int]:
-        """Decide exactly what floats left open, up to the first group that breaks it; yields after each."""
+        """Decide the groups that floats left open, up to the first that breaks it; yields after each."""
         guarantee = self.question.program.guarantees[name]
         most = max(FEWEST_EXACT_GROUPS, MOST_EXACT_VALUES // (size * len(walk([guarantee]))))
         answer.all &= len(suspects) <= most
@@ -222,19 +221,19 @@ class Prover:
 
 
 def undecidable(question: Question, guarantee: Node) -> str:
-    """Why the rest of the batch could decide a guarantee; empty where it cannot."""
+    """Why the rest of the batch could decide a guarantee; empty if it cannot."""
     if any(over_batch(n) for n in walk([guarantee, question.root])):
         return "it depends on the rest of the batch"
     kind = question.normalisation
     if kind != "none" and not is_indifferent(question.program.graph, guarantee, question.root, kind):
-        return "it depends on the scale that the batch's normalisation gives the advantage"
+        return "it depends on the scale of the advantage, which the batch's normalisation sets"
     return ""
 
 
 def not_all(question: Question, size: int) -> str:
-    """Why not all groups of a size could be tried."""
+    """Why not all groups of a size were tried."""
     if question.intervals:
         return "some domains are intervals: searched, not exhausted"
     if not question.complete:
-        return f"schedules were looked at in {len(question.moments)} moments"
+        return f"schedules were tried at {len(question.moments)} moments only"
     return f"too many groups of {size} to try them all"

@@ -1,7 +1,7 @@
 """Reward functions of the papers: text in, numbers out.
 
-`rewardspec.rewards.toolrl.correctness(completion, answer)` is a plain function in the file of its family, which anyone
-can call. In a spec, `use: toolrl.correctness` names it.
+`rewardspec.rewards.toolrl.correctness(completion, answer)` is a plain function; a spec names it by
+`use: toolrl.correctness`. Each family of functions has a file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FORWARDS = {  # public names of rooms above this one
 
 
 def __getattr__(name: str) -> object:
-    """What scores a spec's rollouts, and hands its functions to trainers: looked up when it is asked for."""
+    """A public name of a higher room, imported on first use."""
     if name not in _FORWARDS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_FORWARDS[name]), name)

@@ -1,4 +1,4 @@
-"""Every reward function, and one by its name. A family is a module or a package beside this file."""
+"""The reward functions: all, or one by its name. A family is a module or a package next to this file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rewardspec.rewards.reward import Reward, known
 
 
 def find_reward(name: str) -> Reward | None:
-    """The reward function called `family.function`, None if there is none."""
+    """The reward function called `family.function`; None if there is none."""
     family = name.partition(".")[0]
     if family not in _modules():
         return None

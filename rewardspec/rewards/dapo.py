@@ -10,7 +10,7 @@ from rewardspec.rewards.reward import Within, between, reward
 
 def _domain(*, max: float, buffer: float) -> Domain:
     if buffer > max:
-        raise ValueError(f"`buffer` is a part of `max`: {buffer:g} of {max:g} tokens")
+        raise ValueError(f"`buffer` must be at most `max`: {buffer:g} is more than {max:g} tokens")
     return between(-1, 0)
 
 
@@ -21,7 +21,7 @@ def overlong(
     max: Annotated[float, Within(ge=1, le=1e12)],
     buffer: Annotated[float, Within(ge=1, le=1e12)],
 ) -> float:
-    """0 up to `max - buffer` tokens, from there down to -1 at `max`.
+    """0 up to `max - buffer` tokens, then falling to -1 at `max`.
 
     Source: DAPO, arXiv:2503.14476, Eq. 13.
     """

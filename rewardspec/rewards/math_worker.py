@@ -1,6 +1,6 @@
-"""math-verify in processes of its own, so that no expression can take a trainer's time.
+"""math-verify in separate processes, so that no expression can stall a trainer.
 
-It limits itself by alarms, which work in the main thread of a process alone, and some expressions outlast them.
+math-verify limits its time by alarms, which work only in the main thread of a process; some expressions outlast them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ UNREADABLE = "unreadable"
 
 
 class Worker:
-    """One process that compares pairs of texts. It is started when it is first asked, and anew once it was killed."""
+    """One process that compares pairs of texts. It is started on first use, and again after it was killed."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, gold: str, text: str, timeout: float) -> bool | str | None:
-        """Whether the two are equal, UNREADABLE for a gold that is; None where it took too long."""
+        """Whether the two are equal; UNREADABLE if `gold` is; None if it took too long."""
         if self.process is None or self.process.poll() is not None:
             self._start()
         assert self.process is not None and self.process.stdin is not None
         self.process.stdin.write(json.dumps([gold, text, timeout]).encode() + b"\n")
         self.process.stdin.flush()
-        line = self._line(timeout + 1)  # its own alarm comes first, where it can
+        line = self._line(timeout + 1)  # the process's own alarm usually comes first
         if line is None:
             self.stop()
             return None
@@ -52,7 +52,7 @@ class Worker:
             raise ModuleNotFoundError("`math.correct` needs math-verify: pip install 'rewardspec[rewards]'")
 
     def _line(self, seconds: float) -> bytes | None:
-        """The next line, None where none comes in time or the process has ended."""
+        """The next line; None if none comes in time or the process has ended."""
         assert self.process is not None and self.process.stdout is not None
         alarm = threading.Timer(seconds, self.process.kill)
         alarm.start()
@@ -81,9 +81,9 @@ def stop_all() -> None:
 
 
 def verify_all(pairs: Sequence[tuple[str, str]], timeout: float) -> list[bool | str | None]:
-    """Whether the two texts of each (gold, text) are equal: several at a time.
+    """For each (gold, text) whether the two are equal; UNREADABLE if gold is; None if it took over `timeout` seconds.
 
-    UNREADABLE for a gold that is; None where it took more than `timeout` seconds.
+    Several pairs are compared at once.
     """
     if not pairs:
         return []
@@ -99,7 +99,7 @@ def _verify(gold: str, text: str, timeout: float) -> bool | str | None:
         _workers.append(worker)
     try:
         return worker.ask(gold, text, timeout)
-    except (BrokenPipeError, json.JSONDecodeError):  # it ended under the question: out of memory, say
+    except (BrokenPipeError, json.JSONDecodeError):  # it ended meanwhile, for example out of memory
         worker.stop()
         return None
     finally:
@@ -107,10 +107,10 @@ def _verify(gold: str, text: str, timeout: float) -> bool | str | None:
 
 
 def _last_at_most(seconds: int) -> None:
-    """Let the system end this process after so much more work: whoever asked may be gone, and cannot."""
+    """Let the system end this process after so many more seconds of work: its parent may be gone."""
     try:
         import resource
-    except ModuleNotFoundError:  # no POSIX system
+    except ModuleNotFoundError:  # not a POSIX system
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
@@ -119,11 +119,11 @@ def _last_at_most(seconds: int) -> None:
 
 
 def serve() -> None:
-    """The process: a line of JSON for each line of JSON, until there are no more."""
+    """The main loop of the process: a line of JSON for each line of JSON, until input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
-    logging.disable(logging.CRITICAL)  # a line for every time-out
-    from math_verify import parse, verify  # its absence ends the process, which says enough
+    os.dup2(2, 1)  # libraries may print: keep that out of the answers
+    logging.disable(logging.CRITICAL)  # it logs a line for every time-out
+    from math_verify import parse, verify  # if it is missing, the process ends, and the parent reports that
 
     def say(answer: object) -> None:
         answers.write(json.dumps(answer) + "\n")
@@ -140,5 +140,5 @@ def serve() -> None:
             wanted = parse(latex, parsing_timeout=seconds) or parse(gold, parsing_timeout=seconds)
             found = parse(text, parsing_timeout=seconds)
             say(bool(verify(wanted, found, timeout_seconds=seconds)) if wanted else UNREADABLE)
-        except Exception:  # whatever an expression sets off in there, it is not equal
+        except Exception:  # an expression that fails in any way is not equal
             say(False)

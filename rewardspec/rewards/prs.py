@@ -16,10 +16,10 @@ ARGUMENTS = ("arguments", "parameters")
 
 @reward("prs.process", domain=(-1, 0, 1))
 def process(completion: str, *, call: Tag = "tool_call", answer: Tag = "answer") -> float:
-    """1 where every tool call and the answer can be read, 0 where only the calls can, -1 where a call cannot.
+    """1 if every tool call and the answer are readable, 0 if only the calls are, -1 if a call is not.
 
-    A call is a JSON object with `name` and `arguments` (or `parameters`) in `<tool_call>`; an answer is some
-    text in a closed `<answer>`. A trajectory without calls has none that cannot be read.
+    A call is a JSON object with `name` and `arguments` (or `parameters`) in `<tool_call>`; an answer is a text in a
+    closed `<answer>`. A trajectory without calls has no unreadable call.
 
     call, answer: the names of the tags.
     Source: PRS, Eq. 8.
@@ -40,10 +40,10 @@ def format(
     tags: Annotated[tuple[Tag, ...], Within(min_length=2, max_length=16)] = ("reasoning", "tool_call", "answer"),
     observations: tuple[Tag, ...] = ("tool_response", "observation"),
 ) -> float:
-    """0.1 where all that was generated stands in its tags, else 0.
+    """0.1 if all generated text is inside its tags, else 0.
 
-    The trajectory is a row of closed elements with white space between; it begins with the first of `tags` and
-    ends with the only one of the last. Observations, which the environment wrote, may stand anywhere.
+    The trajectory must be a sequence of closed elements with white space between. It begins with the first of `tags`
+    and ends with the last, which appears once. Observations, written by the environment, may appear anywhere.
     Source: PRS, Eq. 9.
     """
     found = _row(completion, (*tags, *observations))
@@ -52,7 +52,7 @@ def format(
 
 
 def _row(text: str, tags: tuple[str, ...]) -> list[str] | None:
-    """The tags of a text that is nothing but closed elements, one after the other; None for any other."""
+    """The tags of a text that is a sequence of closed elements; None for any other text."""
     found, at = [], 0
     text = text.strip()
     while at < len(text):
@@ -79,12 +79,12 @@ def answer(
     tokenize: Literal["13a", "intl", "zh", "char", "none"] = "13a",
     lowercase: bool = False,
 ) -> float:
-    """Short-form BLEU of the answer: BLEU whose longest n-gram is the answer's own length where that is below 4.
+    """Short-form BLEU of the answer: BLEU with n-grams of at most the answer's length, if that is below 4.
 
-    So one right word scores 1. The answer is the last `<tag>...</tag>`, for `tag: none` the whole
-    completion; without one it scores 0. Several references count as BLEU counts them.
+    So one right word scores 1. The answer is the last `<tag>...</tag>`, with `tag: none` the whole completion; without
+    an answer the score is 0. Several references are combined as in BLEU.
 
-    tokenize, lowercase: as sacrebleu has them. Raises BadReference.
+    tokenize, lowercase: as in sacrebleu. Raises BadReference.
     Source: PRS, Eq. 10-12.
     """
     golds = references(answer)
@@ -93,7 +93,7 @@ def answer(
         return 0.0
     if lowercase:
         found, golds = found.lower(), [gold.lower() for gold in golds]
-    # sums of logarithms leave an exact match some units in the last place beside 1
+    # sums of logarithms put an exact match a few ulps away from 1
     return round(float(_bleu(tokenize).sentence_score(found, golds).score) / 100, 12)
 
 
@@ -103,5 +103,5 @@ def _bleu(tokenize: str) -> Any:
         from sacrebleu.metrics.bleu import BLEU
     except ModuleNotFoundError:
         raise ModuleNotFoundError("`prs.answer` needs sacrebleu: pip install 'rewardspec[rewards]'") from None
-    # its effective order is Eq. 11: no n-grams longer than the candidate
+    # effective_order is Eq. 11: no n-grams longer than the candidate
     return BLEU(effective_order=True, smooth_method="none", tokenize=tokenize)

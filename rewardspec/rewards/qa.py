@@ -15,10 +15,10 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @reward("qa.exact_match", domain=(0, 1))
 def exact_match(completion: str, answer: str | Sequence[str], *, tag: str = "answer") -> float:
-    """1 where the answer is one of the references, case, punctuation, articles and white space aside.
+    """1 if the answer equals a reference, ignoring case, punctuation, articles and white space, else 0.
 
-    The answer is the last `<tag>...</tag>`, for `tag: none` the whole completion; without one it is wrong. One that
-    holds nothing but punctuation and articles is compared as it stands. Raises BadReference.
+    The answer is the last `<tag>...</tag>`, with `tag: none` the whole completion; a completion without one is wrong.
+    An answer of punctuation and articles only is compared unchanged. Raises BadReference.
     Source: SQuAD, arXiv:1606.05250, Sec. 6.1, exact match.
     """
     golds = references(answer)
@@ -27,10 +27,10 @@ def exact_match(completion: str, answer: str | Sequence[str], *, tag: str = "ans
 
 
 def references(answer: str | Sequence[str]) -> list[str]:
-    """The right answers, one at least. Raises BadReference."""
+    """The right answers, at least one. Raises BadReference."""
     golds = [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, Sequence) else []
     if not golds or not all(isinstance(gold, str) and gold.strip() for gold in golds):
-        raise BadReference("a ground truth is a text, or a list of texts, none of them empty")
+        raise BadReference("a ground truth must be a text or a list of texts, none of them empty")
     return golds
 
 

@@ -1,4 +1,4 @@
-"""Whole trajectories: RC-GRPO's state and action rewards (arXiv:2602.03025), whose product is the reward."""
+"""Whole trajectories: RC-GRPO's state and action rewards (arXiv:2602.03025); the paper's reward is their product."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rewardspec.rewards.tagged import (
 
 @reward("rc_grpo.state", domain=(0, 1))
 def state(final_state: object, gold_state: object) -> float:
-    """1 where the environment ends in the state of the ground truth, else 0.
+    """1 if the environment ends in the state of the ground truth, else 0.
 
-    Both are values as JSON has them, or JSON texts of objects or lists; equality is deep, the order of keys does not
-    matter, that of lists does. No final state (None) is none that is right. Raises BadReference for no gold state, or
-    one that begins as JSON and is none. Give states as texts where a table would add nulls to them.
+    Both are JSON values, or JSON texts of objects or lists. Equality is deep; the order of keys does not matter, the
+    order of lists does. A missing final state (None) is wrong. Raises BadReference for a missing gold state, or one
+    that begins like JSON but is not. Give states as texts if a table would add nulls to them.
     Source: RC-GRPO, arXiv:2602.03025, Eq. 5 and 27.
     """
     if gold_state is None:
@@ -42,13 +42,13 @@ def state(final_state: object, gold_state: object) -> float:
 
 @reward("rc_grpo.action", domain=(0, 1))
 def action(completion: str, gold_calls: str | Sequence[Mapping[str, Any]]) -> float:
-    """1 where every call of the ground truth is among the calls made, else 0.
+    """1 if every call of the ground truth is among the calls made, else 0.
 
-    A call made matches where the name is the same and every gold argument has an equal value; it may have further
-    arguments, and the order does not matter. Calls stand in `<tool_call>` elements of the trajectory, as JSON
-    objects with `name` and `arguments` (or `parameters`); an element that cannot be read was never executed.
+    A call matches if it has the name and every argument of the gold call, with equal values; it may have more
+    arguments. The order of calls does not matter. Calls are JSON objects with `name` and `arguments` (or `parameters`)
+    in `<tool_call>` elements of the trajectory; an element that cannot be read was never executed.
 
-    gold_calls: a list of calls, or JSON text of one; arguments that are null count as absent. Raises BadReference.
+    gold_calls: a list of calls, or its JSON text; null arguments count as absent. Raises BadReference.
     Source: RC-GRPO, arXiv:2602.03025, Eq. 5 and 28.
     """
     try:
@@ -69,5 +69,5 @@ def _matches(made: Call, gold: Call) -> bool:
 
 
 def _value(given: object) -> object:
-    """A JSON text of an object or a list as its value; anything else as it is. Raises Malformed."""
+    """The value of a JSON text of an object or a list; anything else unchanged. Raises Malformed."""
     return read_json(given) if isinstance(given, str) and given.lstrip()[:1] in ("{", "[") else given

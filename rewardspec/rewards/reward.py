@@ -1,4 +1,4 @@
-"""`Reward`: what a reward function says of itself; `@reward` makes a function one."""
+"""`Reward`: a reward function with its inputs, domain and options. `@reward` registers one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rewardspec.ops.domain import Domain, finite, interval
 
-if TYPE_CHECKING:  # pydantic takes a tenth of a second, and is for options that are given
+if TYPE_CHECKING:  # importing pydantic takes 0.1 s: only given options need it
     from pydantic import BaseModel, GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
@@ -20,13 +20,13 @@ _MISSING = inspect.Parameter.empty
 
 
 class ScoringError(ValueError):
-    """Rollouts that cannot be scored: a column that is not there, a malformed ground truth. The message names rows."""
+    """Rollouts that cannot be scored, for a missing column or a malformed ground truth. The message names rows."""
 
 
 class BadReference(ValueError):
-    """A ground truth that nothing can be scored against: a fault of the data, never of the model.
+    """A malformed ground truth: a fault of the data, never of the model.
 
-    rows: of a function of many rollouts, what is wrong with each ground truth, by its place.
+    rows: for a function of many rollouts, the reason for each malformed ground truth, by index.
     """
 
     def __init__(self, reason: str, rows: Mapping[int, str] = {}):
@@ -35,7 +35,7 @@ class BadReference(ValueError):
 
 
 class Within:
-    """What an option may be: `Annotated[float, Within(gt=0, le=3600)]`, in the words of `pydantic.Field`."""
+    """The limits of an option, as for `pydantic.Field`: `Annotated[float, Within(gt=0, le=3600)]`."""
 
     def __init__(self, **limits: Any):
         self.limits = limits
@@ -47,7 +47,7 @@ class Within:
 
 
 def each(read: Callable[..., Any], given: Iterable[Any]) -> list[Any]:
-    """`read` of every ground truth. Raises BadReference that tells of all that are malformed."""
+    """`read` of every ground truth. Raises BadReference with all malformed ones."""
     found, bad = [], {}
     for i, one in enumerate(given):
         try:
@@ -59,7 +59,7 @@ def each(read: Callable[..., Any], given: Iterable[Any]) -> list[Any]:
 
 
 def refuse(bad: Mapping[int, str]) -> None:
-    """Raise BadReference if there are any: what is wrong, by the place of the rollout."""
+    """Raise BadReference if there are bad rollouts. bad: reasons by index."""
     if bad:
         first, more = min(bad), f", and {len(bad) - 1} more" if len(bad) > 1 else ""
         raise BadReference(f"rollout {first}: {bad[first]}{more}", bad)
@@ -69,13 +69,13 @@ def refuse(bad: Mapping[int, str]) -> None:
 class Reward:
     """A reward function.
 
-    function: takes `inputs` by position, then its options by name. It gives one number for one rollout, or
-    for `many` takes lists, one value a rollout, and gives a list; None is a value that could not be measured.
-    A completion can be any text whatever; BadReference is raised for a ground truth that is malformed.
-    inputs: what it reads of a rollout: `prompt` and `completion`, the texts, and columns of the data set. One whose
-    parameter has a default is None where there is no such column.
-    domain: the values it can give, under given options; ValueError for options that contradict each other.
-    expression: the same in the spec language, of a function of what trainers measure themselves.
+    function: takes `inputs` by position and options by name, and returns the number of one rollout. With `many` each
+    input is a list with a value for each rollout, and so is the result. None means that it could not be measured. A
+    completion can be any text; a malformed ground truth raises BadReference.
+    inputs: the fields of a rollout that it reads: the texts `prompt` and `completion`, and columns of the data set. An
+    input whose parameter has a default is None if there is no such column.
+    domain: the possible values, given the options; raises ValueError for options that contradict each other.
+    expression: the same function in the spec language, if it only reads columns that trainers measure.
     """
 
     name: str
@@ -87,14 +87,14 @@ class Reward:
 
     @property
     def about(self) -> str:
-        """The first sentence of the docstring, and the source that its last line names."""
+        """The first line of the docstring, and the source from its last line."""
         lines = (inspect.getdoc(self.function) or "").strip().splitlines()
         source = f" ({lines[-1].removeprefix('Source: ').rstrip('.')})" if lines[-1].startswith("Source: ") else ""
         return lines[0].rstrip(".") + source
 
     @property
     def signature(self) -> str:
-        """As a spec would write it, with every option and what it is where nothing is said."""
+        """The name with all options and their defaults, as a spec would write it."""
         options = [
             name if default is _MISSING else f"{name}={_written(default)}" for name, default in self.defaults.items()
         ]
@@ -102,14 +102,14 @@ class Reward:
 
     @cached_property
     def optional(self) -> frozenset[str]:
-        """The inputs that need not be there."""
+        """The inputs that can be missing."""
         parameters = inspect.signature(self.function).parameters.values()
         given = zip(self.inputs, (p for p in parameters if p.kind is not p.KEYWORD_ONLY), strict=True)
         return frozenset(name for name, parameter in given if parameter.default is not parameter.empty)
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """The options, from the function's keyword-only parameters."""
+        """The model of the options, from the function's keyword-only parameters."""
         from pydantic import ConfigDict, create_model
 
         fields: dict[str, Any] = {
@@ -127,7 +127,7 @@ class Reward:
         return {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
 
     def options(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Every option, checked. Raises pydantic's ValidationError, which names those that are wrong."""
+        """All options, checked. Raises pydantic's ValidationError, which names the wrong ones."""
         if not given and _MISSING not in self.defaults.values():
             return dict(self.defaults)
         read = self.model.model_validate(dict(given))
@@ -150,10 +150,9 @@ def reward(
     many: bool = False,
     expression: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function known as `name`, which is `family.function`; the function itself stays as it is.
+    """Register a function under `name`, which is `family.function`, without changing the function.
 
-    domain: a tuple of all values, or a function of the options. inputs: the function's own positional
-    parameters where nothing is said.
+    domain: a tuple of all values, or a function of the options. inputs: by default the positional parameters.
     """
     allowed = domain if callable(domain) else lambda **_: finite([Fraction(repr(value)) for value in domain])
 
@@ -169,11 +168,11 @@ _KNOWN: dict[str, Reward] = {}
 
 
 def known() -> tuple[Reward, ...]:
-    """The reward functions of all families that have been imported."""
+    """The reward functions of the families imported so far."""
     return tuple(_KNOWN.values())
 
 
 def between(lo: float, hi: float) -> Domain:
-    """The numbers from `lo` to `hi`, exactly as they are written; an infinite end is none."""
+    """The interval from `lo` to `hi`, with their decimal digits as exact numbers; ends may be infinite."""
     ends = [end if isinf(end) else Fraction(repr(end)) for end in (lo, hi)]
     return interval(ends[0], ends[1])

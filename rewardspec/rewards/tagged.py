@@ -1,4 +1,4 @@
-"""Text as models write it: elements in tags, tool calls as JSON. Every function is linear in the length of the text."""
+"""The text that models write: elements in tags, tool calls in JSON. All functions are linear in the text's length."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 
-MOST_DIGITS = 400  # of a whole number in a tool call: Python's own limit is ten times that, and slow
+MOST_DIGITS = 400  # of an integer in a tool call: Python's own limit is ten times that, and slow
 
 
 class Malformed(ValueError):
-    """What should be a list of tool calls and is none."""
+    """A text or value is not the tool calls or the JSON that it should be."""
 
 
 def answer_part(text: str) -> str:
-    """What follows the first `</think>`; everything where there is none."""
+    """The text after the first `</think>`; the whole text if there is none."""
     _, closed, rest = text.partition("</think>")
     return rest if closed else text
 
 
 def thought(text: str) -> str:
-    """The text of the thought, `""` where it has no end. A prompt may have opened it already."""
+    """The text of the thought, `""` if it has no end. It may begin without `<think>`, which prompts can end with."""
     inner, closed, _ = text.partition("</think>")
     if not closed:
         return ""
@@ -42,14 +42,14 @@ def elements(text: str, tag: str) -> Iterator[str | None]:
 
 
 def last_element(text: str, tag: str) -> str | None:
-    """The content of the last closed `<tag>...</tag>`, None where there is none."""
+    """The content of the last closed `<tag>...</tag>`; None if there is none."""
     end = text.rfind(f"</{tag}>")
     start = text.rfind(f"<{tag}>", 0, max(end, 0))
     return text[start + len(tag) + 2 : end] if start >= 0 else None
 
 
 def in_order(text: str, tags: tuple[str, ...]) -> bool:
-    """Whether each of the tags opens once and closes once, one element after the other."""
+    """Whether each tag opens once and closes once, in this order, one element after the other."""
     at = 0
     for tag in tags:
         for mark in (f"<{tag}>", f"</{tag}>"):
@@ -66,7 +66,7 @@ def _refused(name: str) -> None:
 
 def _whole(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
-        raise ValueError("a number of too many digits")
+        raise ValueError("a number with too many digits")
     return int(digits)
 
 
@@ -74,7 +74,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_int=_whole)
 
 
 def read_json(text: str) -> object:
-    """The value of a JSON text. Raises Malformed; of a key that stands twice the last value counts."""
+    """The value of a JSON text; for a repeated key the last value. Raises Malformed."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
@@ -104,27 +104,27 @@ Call = tuple[str, Mapping[str, object]]  # name, parameters
 
 
 def as_call(found: object, arguments: tuple[str, ...] = ("parameters",)) -> Call:
-    """The name and the parameters of a call that is an object. Raises Malformed."""
+    """The name and the parameters of a call. Raises Malformed."""
     if not isinstance(found, Mapping):
-        raise Malformed("a tool call is a JSON object")
+        raise Malformed("a tool call must be a JSON object")
     name = found.get("name")
     held = next((found[key] for key in arguments if key in found), None)
     if not isinstance(name, str) or not isinstance(held, Mapping):
-        raise Malformed(f"a tool call has a `name`, a text, and `{'` or `'.join(arguments)}`, an object")
+        raise Malformed(f"a tool call needs a `name`, a text, and `{'` or `'.join(arguments)}`, an object")
     return name, held
 
 
-ARGUMENTS = ("arguments", "parameters", "args")  # what data sets call them
+ARGUMENTS = ("arguments", "parameters", "args")  # their names in data sets
 
 
 def wanted_calls(given: object) -> tuple[Call, ...]:
-    """The calls of a ground truth: a list, or JSON text of one, also as chat messages hold them. Raises Malformed.
+    """The calls of a ground truth: a list or its JSON text, also in the format of chat messages. Raises Malformed.
 
-    In a list that is no text, what is null counts as absent: a table has each key of any row in all of them.
+    Nulls in a list count as absent, because a table adds every key to every row; in JSON text they are values.
     """
     calls = read_json(given) if isinstance(given, str) else given
     if not isinstance(calls, Sequence) or isinstance(calls, str):
-        raise Malformed("a list of calls is wanted")
+        raise Malformed("not a list of calls")
     try:
         return tuple(_gold_call(call if isinstance(given, str) else _without_null(call)) for call in calls)
     except RecursionError as error:
@@ -149,7 +149,7 @@ def _without_null(value: object) -> object:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two JSON values are equal: `true` is not 1, 1 is 1.0, the order of keys does not matter."""
+    """Whether two JSON values are equal: `true` is not 1, 1 is 1.0, and the order of keys does not matter."""
     left = [(a, b)]
     while left:
         a, b = left.pop()
@@ -168,9 +168,9 @@ def same(a: object, b: object) -> bool:
 
 @lru_cache(maxsize=8)
 def predicted_calls(completion: str) -> tuple[Call, ...] | None:
-    """The calls in the `<tool_call>` elements after the thought, None where they cannot be read.
+    """The calls in the `<tool_call>` elements after the thought; None if one cannot be read.
 
-    The last few are kept, so that several rewards of one rollout read it once.
+    The last few results are cached, so that several rewards of one rollout read it once.
     """
     found = list(elements(answer_part(completion), "tool_call"))
     closed = [inner for inner in found if inner is not None]

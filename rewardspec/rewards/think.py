@@ -1,4 +1,4 @@
-"""Thoughts and answers in their tags."""
+"""The format of thoughts and answers in tags."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def format(
     then: Literal["nothing", "text"] = "nothing",
     opened: bool = False,
 ) -> float:
-    """1 where the completion is these elements, each once, in this order, else 0.
+    """1 if the completion is these elements, each once, in this order, else 0.
 
-    White space may stand between elements, nothing else. An element has something in it.
+    Only white space is allowed between elements, and no element may be empty.
 
-    then: `text` asks for an answer without tags after the last element. opened: the prompt ends with
-    the first opening tag, so that the completion does not begin with it.
+    then: `text` requires an answer without tags after the last element. opened: the prompt ends with the first opening
+    tag, so the completion does not begin with it.
     Source: DeepSeek-R1, arXiv:2501.12948, Sec. 2.2.2, format reward.
     """
     text = f"<{tags[0]}>{completion}" if opened else completion

@@ -24,19 +24,19 @@ from rewardspec.rewards.tagged import (
     wanted_calls,
 )
 
-# an answer as a model should write it, or its calls alone, as values or as JSON text
+# a model answer, or only its calls, as values or as JSON text
 Reference = str | Sequence[Mapping[str, Any]]
 
 
 @reward("toolrl.format", domain=(0, 1))
 def format(completion: str, answer: Reference, *, opened: bool = False) -> float:
-    """1 where the completion is laid out like the ground truth, else 0.
+    """1 if the completion has the format of the ground truth, else 0.
 
-    That is `<think>...</think>` and then, a line each, `<tool_call>`, the calls and `</tool_call>`, or
-    `<response>...</response>`, or both, as the ground truth has them; each tag once, nothing before or after.
+    The format is `<think>...</think>`, then `<tool_call>`, the calls and `</tool_call>` on separate lines, or
+    `<response>...</response>`, or both, as in the ground truth. Each tag appears once, with nothing before or after.
 
-    answer: a text with the tags, or a list of calls. opened: the prompt has `<think>` at its end, so that
-    the completion does not begin with it. Raises BadReference.
+    answer: a text with the tags, or a list of calls. opened: the prompt ends with `<think>`, so the completion does not
+    begin with it. Raises BadReference.
     Source: ToolRL, arXiv:2504.13958, Sec. 3.3, format reward.
     """
     text = "<think>" + completion if opened else completion
@@ -58,10 +58,10 @@ def format(completion: str, answer: Reference, *, opened: bool = False) -> float
 
 def _correctness_domain(*, granularity: str, pairing: str, lo: float, hi: float) -> Domain:
     if lo >= hi:
-        raise ValueError(f"`lo` is below `hi`; here they are {lo:g} and {hi:g}")
+        raise ValueError(f"`lo` must be below `hi`; they are {lo:g} and {hi:g}")
     whole = between(lo, hi)
     if pairing == "greedy" and granularity != "original":
-        raise ValueError("the authors' greedy pairing goes with `granularity: original` alone")
+        raise ValueError("`pairing: greedy` needs `granularity: original`")
     if granularity == "coarse":
         return finite([Fraction(whole.lo), Fraction(whole.hi)])
     return whole if lo <= 0 <= hi or pairing == "optimal" else between(min(lo, 0.0), max(hi, 0.0))
@@ -77,20 +77,19 @@ def correctness(
     lo: Annotated[float, Within(ge=-1e9, le=1e9)] = -3.0,
     hi: Annotated[float, Within(ge=-1e9, le=1e9)] = 3.0,
 ) -> float:
-    """How far the tool calls match those of the ground truth, from `lo` to `hi`.
+    """How well the tool calls match those of the ground truth, from `lo` to `hi`.
 
-    Names as multisets (intersection over union), and for each call of the ground truth the share of
-    parameter names and the number of equal values in the call of the same name that it is paired with; the
-    pairing is the best there is. Values are equal as JSON: `"5"` is not 5. Only exactly the calls of the
-    ground truth, in any order, get `hi`; calls that cannot be read, or where none should be, get `lo`. A
-    ground truth without calls asks for none.
+    The score adds up three terms: the match of tool names as multisets (intersection over union), and for each gold
+    call the match of its parameter names (the same) and the number of equal values, in the call of the same name with
+    which it is paired. The pairing is optimal. Values are compared as JSON: `"5"` is not 5. Exactly the gold calls, in
+    any order, score `hi`. Unreadable calls score `lo`, and so do calls where the ground truth has none.
 
-    granularity: `fine` wants all names, and each call's parameter names, exactly; `intermediate` wants a call's
-    parameters as a whole, one term a call; `coarse` wants everything.
-    pairing: `greedy` is what the authors' published code does: each call of the ground truth in its order takes
-    the best call that is left, values are equal as in Python, and a ground truth without calls scores 0.
-    answer: a text with the tags, or a list of calls (or JSON text of one), where arguments that are null count as
-    absent: a table that holds calls as structures adds them. Raises BadReference.
+    granularity: `fine` requires all tool names, and all parameter names of a call, exactly; `intermediate` counts the
+    parameters of a call as one term; `coarse` requires everything.
+    pairing: `greedy` follows the authors' published code: each gold call, in order, takes the best remaining call;
+    values are compared as in Python; a ground truth without calls scores 0.
+    answer: a text with the tags, or a list of calls or its JSON text. Null arguments in a list count as absent, because
+    tables add them. Raises BadReference.
     Source: ToolRL, arXiv:2504.13958, Sec. 3.3 and 5.3.
     """
     gold, _ = _gold_parts(answer)
@@ -104,7 +103,7 @@ def correctness(
 
 
 def _share(made: tuple[Call, ...], gold: tuple[Call, ...], granularity: str) -> float:
-    """The score of a prediction over the greatest there is."""
+    """The score of a prediction divided by the largest possible score."""
     names, wanted = Counter(name for name, _ in made), Counter(name for name, _ in gold)
     if not gold:
         return float(not made)
@@ -126,7 +125,7 @@ def _values(made: Mapping[str, Any], gold: Mapping[str, Any], equal: Callable[[o
 
 
 def _equal(a: object, b: object) -> bool:
-    """Python's own equality, by which 1 is `true`."""
+    """Equality in Python, where 1 equals `true`."""
     try:
         return a == b
     except RecursionError:
@@ -143,7 +142,7 @@ def _partial(made: Mapping[str, Any], gold: Mapping[str, Any], equal: Callable[[
 
 
 def _paired(made: Sequence[Call], gold: Sequence[Call], score: Callable[[Any, Any], float]) -> float:
-    """The greatest sum of scores over pairs of calls of one name, no call in two pairs."""
+    """The largest sum of scores over pairs of calls with equal names, each call in at most one pair."""
     groups: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for side, calls in enumerate((made, gold)):
         for name, parameters in calls:
@@ -159,7 +158,7 @@ def _paired(made: Sequence[Call], gold: Sequence[Call], score: Callable[[Any, An
 
 
 def _assignment(table: list[list[float]]) -> Iterator[tuple[int, int]]:
-    """The pairs of rows and columns with the greatest sum."""
+    """The pairs of rows and columns with the largest sum."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ModuleNotFoundError:
@@ -168,7 +167,7 @@ def _assignment(table: list[list[float]]) -> Iterator[tuple[int, int]]:
 
 
 def _as_published(completion: str, gold: tuple[Call, ...], lo: float, hi: float) -> float:
-    """The authors' code: one call a line in the first element, pairs taken one after the other."""
+    """The score of the authors' code: one call on each line of the first element, paired greedily."""
     if not gold:
         return 0.0
     inner = next(elements(completion, "tool_call"), None)
@@ -181,22 +180,23 @@ def _as_published(completion: str, gold: tuple[Call, ...], lo: float, hi: float)
     for name, parameters in gold:
         scores = [(_partial(call[1], parameters, _equal), -i) for i, call in enumerate(left) if call[0] == name]
         best, at = max(scores, default=(0.0, 0))
-        if best > 0:  # a call without anything right is left for the next
+        if best > 0:  # a call without any match stays for the next gold call
             total += best
             del left[-at]
     return hi if total == _most(gold) else lo + (hi - lo) * total / _most(gold)
 
 
 def _most(gold: Sequence[Call]) -> int:
-    """S_max: the names, and for each call its parameters' names and their values."""
+    """S_max: 1 for the tool names, and for each call 1 for its parameter names and 1 for each value."""
     return 1 + len(gold) + sum(len(parameters) for _, parameters in gold)
 
 
 @reward("toolrl.think_length", domain=lambda **_: between(0, 1))
 def think_length(completion: str, *, target: Annotated[float, Within(gt=0, allow_inf_nan=False)] = 512.0) -> float:
-    """Words of the thought over `target`, at most 1; for a target that moves use `toolrl.think_words`.
+    """The number of words of the thought, divided by `target`, at most 1.
 
-    Words are what white space separates; a thought without an end has none.
+    For a target that changes use `toolrl.think_words`. Words are separated by white space; a thought without an end has
+    none.
     Source: ToolRL, arXiv:2504.13958, Sec. 5.1, length reward.
     """
     return min(len(thought(completion).split()) / target, 1.0)
@@ -204,7 +204,7 @@ def think_length(completion: str, *, target: Annotated[float, Within(gt=0, allow
 
 @reward("toolrl.think_words", domain=lambda **_: between(0, float("inf")))
 def think_words(completion: str) -> float:
-    """The number of words between the think tags, a signal for a length reward of one's own.
+    """The number of words between the think tags, for your own length reward.
 
     Source: ToolRL, arXiv:2504.13958, Sec. 5.1.
     """
@@ -212,11 +212,11 @@ def think_words(completion: str) -> float:
 
 
 def _gold_parts(answer: Reference) -> tuple[tuple[Call, ...] | None, bool]:
-    """The calls of a ground truth, None where it has no such element, and whether it has a response."""
+    """The calls of a ground truth, None if it has no `<tool_call>`, and whether it has a response."""
     if isinstance(answer, str):
         return _read_gold(answer)
     if not isinstance(answer, Sequence):
-        raise BadReference("a ground truth is a text with tags, or a list of calls")
+        raise BadReference("a ground truth must be a text with tags, or a list of calls")
     return _calls(answer), False
 
 

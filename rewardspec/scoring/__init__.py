@@ -1,1 +1,1 @@
-"""Reward functions over files of rollouts."""
+"""The reward functions of a spec, run over rollouts and files of them."""

@@ -1,4 +1,4 @@
-"""Trajectories labelled with reward tokens: the stage 1 fine-tuning set of RC-GRPO (arXiv:2602.03025, Eq. 1)."""
+"""Trajectories labelled with reward tokens: the fine-tuning set of stage 1 in RC-GRPO (arXiv:2602.03025, Eq. 1)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.numbers import format_number
 
-ROUNDING = Fraction(1, 10**6)  # a float32 0.1 that went through a file is 0.1
-TOKEN_KEY = "reward_token"  # the name of a line's token stands under it
+ROUNDING = Fraction(1, 10**6)  # relative: 0.1 written as float32 is read as 0.1
+TOKEN_KEY = "reward_token"  # the key of a line's token
 
 
 class BadLine(ValueError):
-    """A line that cannot be labelled; the message says why."""
+    """A line cannot be labelled; the message is the reason."""
 
 
 @dataclass
 class Tally:
-    """What became of the lines. `bad` holds (line number, reason)."""
+    """How many lines got each token, and the lines that got none. bad: (line number, reason)."""
 
     counts: dict[str, int]
     bad: list[tuple[int, str]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Tally:
         return sum(self.counts.values())
 
     def prior(self) -> dict[str, float]:
-        """The share of each token among the labelled trajectories, which training should draw from."""
+        """The fraction of labelled trajectories with each token: the prior that training should draw from."""
         return {name: count / max(self.labelled, 1) for name, count in self.counts.items()}
 
 
@@ -53,7 +53,7 @@ class Labeller:
         if spec.condition is None:
             raise ValueError(f"{spec.name} has no `condition:`, so there are no reward tokens to label with")
         if not program.labels:
-            raise ValueError(f"`condition:` of {spec.name} has no `label:`, which says what each token stands for")
+            raise ValueError(f"`condition:` of {spec.name} has no `label:`, which defines when each token is given")
         self.condition = spec.condition
         checks = find_checks(program.graph, list(program.labels.values()))
         self.wanted = [*program.labels.values(), *(check.bad for check in checks)]
@@ -66,7 +66,7 @@ class Labeller:
         self.floats = [GroupEvaluator(node, fine, {}, floats=True) for node in self.wanted]
 
     def token(self, row: Mapping[str, Any]) -> str:
-        """The name of the token of one trajectory, by its rewards. Raises BadLine."""
+        """The name of the token for the rewards of one trajectory. Raises BadLine."""
         values = {column.name: _value(column, row, self.prefix) for column in self.columns}
         holds = [self._at(i, values) for i in range(len(self.wanted))]
         labels = list(self.spec.program.labels)
@@ -94,10 +94,10 @@ class Labeller:
         except ValueError as error:
             raise BadLine(f"not JSON: {shorten(str(error), 80)}") from None
         if not isinstance(row, dict):
-            raise BadLine("a JSON object is wanted, with `messages` and the rewards")
+            raise BadLine("not a JSON object with `messages` and the rewards")
         messages = _messages(row)
         if TOKEN_KEY in row or any(text in _text(m) for m in messages for text in self.condition.tokens.values()):
-            raise BadLine("it has a reward token already")
+            raise BadLine("already has a reward token")
         name = self.token(row)
         try:
             rendered = self.condition.render(messages, name)
@@ -109,9 +109,9 @@ class Labeller:
 
 
 def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Iterator[str], Tally]:
-    """The labelled lines, one by one, and a tally that is complete once they have all been taken.
+    """An iterator of the labelled lines, and a tally that is complete when the iterator is exhausted.
 
-    prefix: of the columns that `rewardspec score` has added, which are read first.
+    prefix: of the columns that `rewardspec score` added, which are preferred.
     """
     labeller = Labeller(spec, prefix)
     tally = Tally(dict.fromkeys(labeller.condition.tokens, 0))
@@ -135,7 +135,7 @@ def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Ite
 
 
 def _value(column: Column, row: Mapping[str, Any], prefix: str) -> Fraction | None:
-    """What a line says of a column, scored, itself or under `rewards`; None where it is missing and may be."""
+    """The value of a column in a line: scored, at the top or under `rewards`; None if missing where that is allowed."""
     rewards = row.get("rewards")
     inner = rewards.get(column.name) if isinstance(rewards, Mapping) else None
     value = next((v for v in (row.get(prefix + column.name), row.get(column.name), inner) if v is not None), None)
@@ -152,11 +152,11 @@ def _value(column: Column, row: Mapping[str, Any], prefix: str) -> Fraction | No
     domain = column.domain
     if domain.symbols is not None:
         if value not in domain.symbols:
-            raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it can be {', '.join(domain.symbols)}")
+            raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it must be one of {', '.join(domain.symbols)}")
         return Fraction(domain.symbols.index(value))
-    assert not isinstance(value, str)  # of a column of numbers
+    assert not isinstance(value, str)  # numeric columns have numbers
     if abs(value) == float("inf"):
-        raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it should be a number")
+        raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it must be finite")
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(int(value))
     if domain.values is not None:
         nearest = min(domain.values, key=lambda v: abs(v - number))
@@ -164,19 +164,19 @@ def _value(column: Column, row: Mapping[str, Any], prefix: str) -> Fraction | No
         nearest = Fraction(min(max(number, domain.lo), domain.hi))
     if column.clip or abs(nearest - number) <= ROUNDING * abs(nearest):
         return nearest
-    raise BadLine(f"`{column.name}` is {shorten(format_number(number))}: it can be {domain}")
+    raise BadLine(f"`{column.name}` is {shorten(format_number(number))}: it must be in {domain}")
 
 
 def _messages(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A trajectory as chat messages: `messages`, or `prompt` and `completion`, texts or messages."""
+    """A trajectory as chat messages: its `messages`, or its `prompt` and `completion`, as texts or messages."""
     if "messages" in row:
         found = row["messages"]
     elif "prompt" in row and "completion" in row:
         found = [*_side(row["prompt"], "user"), *_side(row["completion"], "assistant")]
     else:
-        raise BadLine("there are no `messages`, nor a `prompt` and its `completion`")
+        raise BadLine("has neither `messages` nor `prompt` and `completion`")
     if not isinstance(found, list) or not found or not all(isinstance(m, dict) and "role" in m for m in found):
-        raise BadLine("`messages` is a list of messages, each with `role` and `content`")
+        raise BadLine("`messages` must be a list of messages with `role` and `content`")
     return found
 
 
@@ -184,7 +184,7 @@ def _side(value: object, role: str) -> list[Any]:
     if isinstance(value, str):
         return [{"role": role, "content": value}]
     if not isinstance(value, list):
-        raise BadLine("`prompt` and `completion` are texts or lists of messages")
+        raise BadLine("`prompt` and `completion` must be texts or lists of messages")
     return value
 
 

@@ -1,4 +1,8 @@
-"""What a run has measured so far, kept beside its output: which row each line is of, and by what it was measured."""
+"""The rewards that a run has measured so far, in a file next to its output, from which an interrupted run resumes.
+
+The first line is a heading: the spec and the versions of its reward functions. Every other line has the number of a
+row, a hash of it, and its outcome.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +21,15 @@ SUFFIX = ".partial"
 FORMAT = 2
 LARGEST = sys.float_info.max
 
-Outcome = dict[str, Any] | str  # a value by column, or why there is none
+Outcome = dict[str, Any] | str  # values by column, or the reason for none
 
 
 class Partial:
-    """The outcomes of rows, by their place, as they are found. Those of an earlier run are there from the start.
+    """The outcomes of rows, by index: those of an earlier run first, then those that are added.
 
-    heading: what a run is of, a text by name. Lines of an earlier run count where it had the same heading, and
-    where the row at their place is still the same. digests: of the rows. names: the columns that are measured.
-    restart: leave what an earlier run has measured. Raises BadLog for an earlier run of another heading.
+    heading: texts that identify the run. An outcome of an earlier run is used if the heading is equal and the row has
+    not changed. digests: hashes of the rows. names: the measured columns. restart: ignore an earlier run. Raises BadLog
+    for an earlier run with another heading.
     """
 
     def __init__(
@@ -38,9 +42,9 @@ class Partial:
     ):
         self.path, self.digests = beside(output, SUFFIX), digests
         self.outcomes: dict[int, Outcome] = {}
-        self.stale = 0  # lines of rows that are others now
+        self.stale = 0  # lines of rows that have changed
         if not restart:
-            self._take_up(dict(heading), set(names))
+            self._resume(dict(heading), set(names))
         self.resumed = len(self.outcomes)
         lines = [json.dumps({"rewardspec": FORMAT, **heading}), *map(self._line, self.outcomes)]
 
@@ -51,7 +55,7 @@ class Partial:
         self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
 
     def add(self, found: Mapping[int, Outcome]) -> None:
-        """Outcomes that are not lost from now on."""
+        """Add outcomes and write them to the file."""
         self.outcomes |= found
         self._file.writelines(self._line(place) + "\n" for place in found)
         self._file.flush()
@@ -66,22 +70,22 @@ class Partial:
     def _line(self, place: int) -> str:
         return json.dumps([place + 1, self.digests[place], self.outcomes[place]])
 
-    def _take_up(self, heading: dict[str, Any], names: set[str]) -> None:
+    def _resume(self, heading: dict[str, Any], names: set[str]) -> None:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return
         first, *lines = data.split(b"\n")
-        if not lines:  # it ended before it had begun
+        if not lines:  # the run ended before its heading was written
             return
         before = _read(first)
         if not isinstance(before, dict) or before.get("rewardspec") != FORMAT:
             raise BadLog(
-                f"{shown(self.path)} is not what this version keeps of a run that was interrupted: move it away, or "
-                "begin anew over it (--restart)"
+                f"{shown(self.path)} is not the file of an interrupted run of this version: move it away, or overwrite "
+                "it with --restart"
             )
         found = {}
-        for line in lines[:-1]:  # the last one has no end
+        for line in lines[:-1]:  # the last line is incomplete or empty
             match _read(line):
                 case [int(number), str(digest), dict() | str() as outcome] if _is_outcome(outcome, names):
                     if 0 < number <= len(self.digests) and self.digests[number - 1] == digest:
@@ -91,9 +95,9 @@ class Partial:
         differing = _differences(before, {"rewardspec": FORMAT, **heading})
         if differing and (found or self.stale):
             raise BadLog(
-                f"{shown(self.path)} has {len(found) + self.stale:,} rows of a run that was interrupted, which had "
-                f"another {'; another '.join(differing)}. Go on with what it had, name another output, or begin anew "
-                "(--restart)"
+                f"{shown(self.path)} has {len(found) + self.stale:,} rows of an interrupted run with "
+                f"another {'; another '.join(differing)}. Resume with the same inputs, name another output, or measure "
+                "all rows again with --restart"
             )
         self.outcomes = {} if differing else dict(sorted(found.items()))
 
@@ -115,7 +119,7 @@ def _is_outcome(outcome: Outcome, names: set[str]) -> bool:
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What is not as it was, in words: `spec: 12ab, now 34cd`."""
+    """The entries of a heading that differ, as texts: `spec: 12ab, now 34cd`."""
     found = []
     for name in dict.fromkeys([*before, *now]):
         if before.get(name) != now.get(name):

@@ -1,4 +1,4 @@
-"""Which functions of the user's own (`python:`) may be imported and run: a decision that no spec can take."""
+"""The permission to import and run user functions (`python:`): it is given by the caller, never by a spec."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ from typing import Any
 from rewardspec.rewards.reward import ScoringError
 from rewardspec.text.diagnostics import Portable, did_you_mean
 
-Allowed = bool | str | Collection[str]  # True for all that a spec names, or modules and `module:function`
+Allowed = bool | str | Collection[str]  # True for all functions that a spec names, or modules and `module:function`
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?")
 
 
 class NotAllowed(Portable, ScoringError):
-    """A spec names functions to be imported, and nobody has allowed it.
+    """A spec names user functions that the caller has not allowed.
 
-    asked: what would be imported, `module:function` by column. modules: what to allow, so that they are.
+    asked: the functions, `module:function` by column. modules: the modules to allow.
     """
 
     def __init__(self, name: str, asked: Mapping[str, str]):
         self.asked = dict(asked)
         self.modules = list(dict.fromkeys(path.partition(":")[0] for path in asked.values()))
         named = ", ".join(f"{path} (`{column}`)" for column, path in asked.items())
-        self.fact = f"{name} would import and run {named}, which was not allowed"
-        way_out = (
-            f"allow_python={self.modules}, allow_python=True for all that the spec names, or the functions themselves"
-        )
-        super().__init__(f"{self.fact}: if you trust it, pass {way_out} (functions={{{next(iter(asked))!r}: ...}})")
+        self.fact = f"{name} would import and run {named}, which is not allowed"
+        fix = f"allow_python={self.modules}, allow_python=True for all functions of the spec, or the functions"
+        super().__init__(f"{self.fact}: if you trust it, pass {fix} (functions={{{next(iter(asked))!r}: ...}})")
 
 
 def read_allowed(allowed: Allowed) -> bool | tuple[str, ...]:
-    """What is allowed: all, or the names of modules and functions. A text holds them separated by commas.
+    """True for all functions, False for none, or the names of modules and functions; a text separates them by commas.
 
     Raises ValueError for anything else.
     """
@@ -43,8 +41,8 @@ def read_allowed(allowed: Allowed) -> bool | tuple[str, ...]:
     for name in names:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
-                f"{name!r} cannot be allowed: it is a module such as `my_rewards`, or `my_rewards:polite`; "
-                "functions themselves are passed as `functions={column: function}`"
+                f"{name!r} cannot be allowed: name a module, `my_rewards`, or a function in it, `my_rewards:polite`; "
+                "pass function objects as `functions={column: function}`"
             )
     return names
 
@@ -52,10 +50,10 @@ def read_allowed(allowed: Allowed) -> bool | tuple[str, ...]:
 def own_functions(
     name: str, paths: Mapping[str, str], allowed: Allowed, given: Mapping[str, Callable[..., Any]] = {}
 ) -> dict[str, Callable[..., Any]]:
-    """The functions of the user's own that a spec names, by column; those that are given are not imported.
+    """The user functions that a spec names, by column; those in `given` are not imported.
 
     name: of the spec. paths: `module:function` by column. Raises NotAllowed before anything is imported,
-    ScoringError for what cannot be imported or is not what was allowed.
+    ScoringError for a function that cannot be imported, or that belongs to a module that is not allowed.
     """
     names = read_allowed(allowed)
     wanted = {column: path for column, path in paths.items() if column not in given}
@@ -66,7 +64,7 @@ def own_functions(
 
 
 def _covers(allowed: bool | tuple[str, ...], path: str) -> bool:
-    """Whether a function is allowed: all are, or it, its module, or a package that this is in."""
+    """Whether a function is allowed: by itself, by its module or a package above, or because all are."""
     module = path.partition(":")[0]
     if isinstance(allowed, bool):
         return allowed
@@ -85,26 +83,26 @@ def _imported(column: str, path: str, allowed: bool | tuple[str, ...]) -> Callab
             function = getattr(function, part)
     except (ImportError, AttributeError) as error:
         raise ScoringError(
-            f"`python: {path}` of `{column}` cannot be imported: {error}; Python looks for it where the "
-            "program was started and on PYTHONPATH"
+            f"`python: {path}` of `{column}` cannot be imported: {error}; Python searches the folder where the "
+            "program was started, and PYTHONPATH"
         ) from None
     if not callable(function):
-        raise ScoringError(f"`python: {path}` of `{column}` is no function")
+        raise ScoringError(f"`python: {path}` of `{column}` is not a function")
     home = getattr(function, "__module__", None) or type(function).__module__
-    # an allowed module has others in it: `my_rewards:os.system` is not a function of `my_rewards`
+    # an allowed module contains other modules: `my_rewards:os.system` is not a function of `my_rewards`
     if not isinstance(allowed, bool) and path not in allowed and not any(_within(home, name) for name in allowed):
         raise ScoringError(
-            f"`python: {path}` of `{column}` is a function of {home}, and {module} alone was allowed: "
-            f"allow {home}, or {path} itself"
+            f"`python: {path}` of `{column}` is a function of {home}, but only {module} is allowed: "
+            f"allow {home}, or {path}"
         )
     return function
 
 
 def check_given(functions: Mapping[str, Callable[..., Any]], columns: Collection[str], name: str) -> None:
-    """Raise ScoringError for functions that are given for columns that the spec measures by none."""
+    """Raise ScoringError for functions of columns for which the spec names no function."""
     for column, function in functions.items():
         if column not in columns:
             near = did_you_mean(column, columns, f"there are {', '.join(f'`{c}`' for c in columns)}")
             raise ScoringError(f"functions: {name} names no function for `{column}`; {near}")
         if not callable(function):
-            raise ScoringError(f"functions: what is given for `{column}` is no function")
+            raise ScoringError(f"functions: the value for `{column}` is not a function")

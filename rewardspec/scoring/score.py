@@ -1,4 +1,4 @@
-"""Completions in a file, scored by the reward functions of a spec, with the advantages that come of it."""
+"""The completions in a file, scored by the reward functions of a spec, with their advantages."""
 
 from __future__ import annotations
 
@@ -20,31 +20,38 @@ from rewardspec.scoring.writing import check_format, write_aside, write_scored
 from rewardspec.spec import Spec, compile
 from rewardspec.text.shown import shown
 
-CHUNK = 256  # rows between two writes of what is done
-ASIDE = ".bad.jsonl"  # of the rows that are left out
-ADVANTAGE = "advantage"  # no column of a spec can be called so
+CHUNK = 256  # rows that are measured between two writes of the partial file
+ASIDE = ".bad.jsonl"  # the suffix of the file of bad rows
+ADVANTAGE = "advantage"  # a reserved name: no column of a spec has it
 
 
 @dataclass
 class Summary:
-    """What became of a file. `bad` holds (row, reason); rows count from 1, as lines do."""
+    """The outcome of scoring a file.
+
+    aside: the file of bad rows. scored, resumed: rows in all, and rows whose rewards an earlier run had measured. bad:
+    (row number from 1, reason). missing: rows without a value, by column. mean: of each column.
+    """
 
     aside: Path
     scored: int = 0
     resumed: int = 0
-    changed: int = 0  # rows of an earlier run that are others now
+    changed: int = 0  # rows that changed since an earlier run
     bad: list[tuple[int, str]] = field(default_factory=list)
-    missing: dict[str, int] = field(default_factory=dict)  # rows without a value, a column at a time
+    missing: dict[str, int] = field(default_factory=dict)
     mean: dict[str, float] = field(default_factory=dict)
     groups: int = 0
 
 
 @dataclass(frozen=True)
 class Read:
-    """What the file itself says of its rows, by place: of those that are good so far."""
+    """The data of the good rows in the file, by row index.
 
-    held: dict[str, str]  # columns of the spec that no function measures, and what they are called
-    values: dict[int, Mapping[str, object]]  # of these
+    held: the names in the file of columns that no function measures. values: of these columns.
+    """
+
+    held: dict[str, str]
+    values: dict[int, Mapping[str, object]]
     groups: dict[int, object]
     steps: dict[int, int | None]
 
@@ -60,18 +67,20 @@ def score(
     prefix: str = PREFIX,
     restart: bool = False,
 ) -> Summary:
-    """Score the rows of `source` (JSON lines or Parquet) into `output` (by its suffix), and say what came of them.
+    """Score the rows of `source` (JSON lines or Parquet) into `output` (in the format of its suffix).
 
-    Every row keeps what it had, and gets, under names that begin with `prefix`, a value for each column of the spec
-    that a function measures, and its `advantage` among the good rows of its group. Rows that cannot be scored go to
-    `output` with `.bad.jsonl` behind its name, each with its number and the reason. What is measured is kept beside
-    `output` until the end, and taken up again by the same spec and functions for the rows that are still the same;
-    restart: measure all of them again. progress: called with how many rows are done, of how many.
+    `{"group": 1, "completion": "..."}` becomes `{..., "scored/correct": 1.0, "scored/advantage": 0.7}`: each row keeps
+    its data and gets, with `prefix`, the columns that reward functions measure and its advantage among the good rows of
+    its group. Bad rows go to `OUTPUT.bad.jsonl` with their numbers and reasons. Measured rewards are saved next to
+    `output` until the run ends; another run of the same spec and functions resumes from them, for rows that have not
+    changed.
+
+    restart: measure all rows again. progress: called with the number of rows done, and of all rows.
     Raises BadPath, BadLog, ScoringError, OSError.
     """
     scorer = Scorer(spec, allow_python)
     reads = {"spec": Path(spec.source.name), "source": source}
-    suffixes = {SUFFIX: "what is scored so far", ASIDE: "the rows that are left out"}
+    suffixes = {SUFFIX: "the rewards so far", ASIDE: "the file of bad rows"}
     output = check_paths(output, reads, suffixes)
     check_format(output)
     with held(output):
@@ -89,12 +98,12 @@ def score(
         summary = Summary(beside(output, ASIDE), resumed=partial.resumed, changed=partial.stale)
         try:
             advantages = _advantages(spec, read, measured, bad, total_steps)
-        except BadLog as error:  # what was measured may have cost hours: it is not thrown away
+        except BadLog as error:  # rewards may have taken hours: keep them
             places = sorted(measured)
             write_aside(summary.aside, rows, _reasons(bad))
             write_scored(output, rows, places, _added(prefix, scorer.names, measured, places))
-            aside = f", and {len(bad)} rows left out in {shown(summary.aside)}" if bad else ""
-            raise BadLog(f"{error}\nthe rewards alone are in {shown(output)}{aside}") from None
+            aside = f", and {len(bad)} bad rows are in {shown(summary.aside)}" if bad else ""
+            raise BadLog(f"{error}\nthe rewards without advantages are in {shown(output)}{aside}") from None
         places = sorted(advantages)
         added = _added(prefix, scorer.names, measured, places)
         summary.bad = _reasons(bad)
@@ -112,18 +121,18 @@ def score(
 
 
 def _check_names(rows: Rows, names: Sequence[str], prefix: str) -> None:
-    """Raise BadLog where a row would lose what it has."""
+    """Raise BadLog if a column that is added would overwrite one in the file."""
     found = {str(name) for name in rows.columns}
     taken = [prefix + name for name in (*names, ADVANTAGE) if prefix + name in found]
     if taken:
         raise BadLog(
-            f"{shown(rows.path)} has {listed(taken)} already, which would be written over: name a prefix of your own, "
+            f"{shown(rows.path)} already has {listed(taken)}, which would be overwritten: choose another prefix, "
             "such as --prefix again/"
         )
 
 
 def _read(spec: Spec, rows: Rows, group_by: str | None, prefix: str, bad: dict[int, str]) -> Read:
-    """Groups, steps and the columns that the file holds; rows where these are wrong go to `bad`. Raises BadLog."""
+    """The groups, steps and columns in the file; rows with wrong ones go to `bad`. Raises BadLog."""
     flatted = {number - 1: flat(row) for number, row in each_row(rows)}
     found = list(dict.fromkeys(key for row in flatted.values() for key in row))
     names = [name for name in spec.columns if name not in spec.uses]
@@ -159,7 +168,7 @@ def _read(spec: Spec, rows: Rows, group_by: str | None, prefix: str, bad: dict[i
 
 
 def _measure(scorer: Scorer, rows: Rows, read: Read, partial: Partial, progress: Callable[[int, int], None]) -> None:
-    """Every row that is good and not measured yet, a chunk at a time."""
+    """Measure the good rows that are not measured yet, a chunk at a time."""
     left = [i for i in read.groups if i not in partial.outcomes]
     done = len(read.groups) - len(left)
     for first in range(0, len(left), CHUNK):
@@ -178,28 +187,28 @@ def _rollout(rows: Rows, place: int) -> dict[str, Any]:
 
 
 def _chunk(scorer: Scorer, rows: Sequence[dict[str, Any]]) -> Iterator[Outcome]:
-    """For each row what was measured, or why it could not be."""
+    """The measured values of each row, or the reason that there are none."""
     found = scorer.measure(rows)
     for i in range(len(rows)):
         yield found.bad.get(i) or {name: values[i] for name, values in found.columns.items()}
 
 
 def _reasons(bad: Mapping[int, str]) -> list[tuple[int, str]]:
-    """Rows that are left out, by number."""
+    """(row number, reason) of bad rows."""
     return [(i + 1, reason) for i, reason in sorted(bad.items())]
 
 
 def _added(
     prefix: str, names: Sequence[str], measured: Mapping[int, Mapping[str, Any]], places: Sequence[int]
 ) -> dict[str, Any]:
-    """The columns of what was measured."""
+    """The measured columns of these rows, under their prefixed names."""
     return {prefix + name: [measured[i][name] for i in places] for name in names}
 
 
 def _advantages(
     spec: Spec, read: Read, measured: Mapping[int, Mapping[str, Any]], bad: dict[int, str], total_steps: int | None
 ) -> dict[int, float]:
-    """The advantage of every row, step by step. Rows that a spec cannot take at all go to `bad`. Raises BadLog."""
+    """The advantage of every row, step by step. Rows that the spec refuses go to `bad`. Raises BadLog."""
     fn = compile(spec)
     batches: dict[int | None, list[int]] = {}
     for i in measured:
@@ -237,13 +246,13 @@ def _advantages(
 
 
 def _refusal(advantages: Callable[..., list[float]], step: int | None, row: int) -> str:
-    """Why a spec cannot take a row by itself; nothing where it can."""
+    """Why a spec refuses a row, tried alone; empty if it does not."""
     try:
-        advantages(step, [row], [0])  # a group's own name can be any text
+        advantages(step, [row], [0])  # group 0, so that the pattern below finds it
     except ValueError as error:
         return re.sub(r" at rollout 0 of group 0\b", "", str(error))
     return ""
 
 
 def _without_advantages(error: ValueError) -> BadLog:
-    return BadLog(f"the rewards are scored, but not their advantages: {error}")
+    return BadLog(f"the rewards were measured, but the advantages cannot be computed: {error}")

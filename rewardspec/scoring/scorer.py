@@ -14,13 +14,13 @@ from rewardspec.scoring.permission import Allowed, check_given, own_functions
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import did_you_mean, shorten
 
-MOST_TOLD = 5  # rows that a message names
+MOST_NAMED = 5  # rows that a message names
 TEXTS = ("prompt", "completion")
 
 
 @dataclass
 class Scores:
-    """What was measured: for each column a value a row, None where there is none; and rows that cannot be scored."""
+    """Measured columns, [N] each with None for missing; and the rows that cannot be scored, with reasons."""
 
     columns: dict[str, list[float | None]]
     bad: dict[int, str] = field(default_factory=dict)
@@ -29,10 +29,10 @@ class Scores:
 class Scorer:
     """Measures rollouts with the reward functions that a spec names.
 
-    spec: a loaded Spec. Functions of the user's (`python:`) are imported here and nowhere else, and only those that
-    allow_python allows: True for all, else names of modules, packages or `module:function`.
-    functions: functions by column, in place of those that the spec names; these are not imported.
-    only: the columns to be measured, where not all are.
+    spec: a loaded Spec. allow_python: the user functions (`python:`) that may be imported: True for all, else names of
+    modules, packages or `module:function`. They are imported here and nowhere else.
+    functions: functions by column that replace those of the spec; the replaced ones are not imported.
+    only: the columns to measure; all by default.
     Raises NotAllowed (a ScoringError) for functions that are not allowed, ScoringError for one that cannot be imported.
     """
 
@@ -45,7 +45,7 @@ class Scorer:
     ):
         self.spec, self.uses = spec, spec.uses
         check_given(functions, self.uses, spec.name)
-        self.names = [name for name in self.uses if name in spec.columns]  # the others are compared alone
+        self.names = [name for name in self.uses if name in spec.columns]  # the other columns are only compared
         if only is not None:
             self.names = [name for name in self.names if name in only]
             compared = [n for name in self.names if self.uses[name].only_when is not None for n in spec.compared(name)]
@@ -57,12 +57,12 @@ class Scorer:
             for name, use in self.uses.items()
         }
         self.measures = {name: (inputs, measure) for name, (inputs, measure, _) in made.items()}
-        self.needs = {name: needs for name, (_, _, needs) in made.items()}  # fields that a rollout has to have
+        self.needs = {name: needs for name, (_, _, needs) in made.items()}  # fields that a rollout must have
 
     def measure(self, rows: Sequence[Mapping[str, Any]]) -> Scores:
-        """Every function once for every row; what `only_when` leaves out is None.
+        """The columns of these rows, each function called once for each row; None where `only_when` is false.
 
-        rows: each with `completion` and `prompt`, texts or chat messages, and the columns that functions read.
+        rows: each with `completion` and `prompt`, as texts or chat messages, and the columns that functions read.
         """
         scores = Scores({})
         late = [name for name, use in self.uses.items() if use.only_when is not None]
@@ -70,7 +70,7 @@ class Scorer:
             places = [i for i in range(len(rows)) if i not in scores.bad]
             if name in late:
                 try:
-                    columns = {c: _together(c, scores, rows, places) for c in self.spec.compared(name)}
+                    columns = {c: _compared(c, scores, rows, places) for c in self.spec.compared(name)}
                     asked = self.spec.asked(name, columns)
                 except ValueError as error:
                     raise ScoringError(f"`only_when` of `{name}`: {error}") from None
@@ -79,12 +79,12 @@ class Scorer:
         return Scores({name: scores.columns[name] for name in self.names}, scores.bad)
 
     def required(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
-        """`measure` of rows that all have to be good, a row at a time. Raises ScoringError."""
+        """The measured values of each row, by column. Raises ScoringError if a row cannot be scored."""
         found = self.measure(rows)
         if found.bad:
-            told = [f"rollout {i}: {reason}" for i, reason in sorted(found.bad.items())[:MOST_TOLD]]
-            more = len(found.bad) - len(told)
-            raise ScoringError("\n".join([*told, *([f"and {more} more"] if more > 0 else [])]))
+            named = [f"rollout {i}: {reason}" for i, reason in sorted(found.bad.items())[:MOST_NAMED]]
+            more = len(found.bad) - len(named)
+            raise ScoringError("\n".join([*named, *([f"and {more} more"] if more > 0 else [])]))
         return [{name: values[i] for name, values in found.columns.items()} for i in range(len(rows))]
 
     def _column(
@@ -101,13 +101,13 @@ class Scorer:
         try:
             try:
                 found = measure(list(given.values()))
-            except BadReference as error:  # it names all that are bad: the others are measured without them
+            except BadReference as error:  # it names all bad rows: measure the others
                 at = list(given)
                 bad |= {at[k]: f"`{name}`: {reason}" for k, reason in error.rows.items()}
                 given = {i: values for i, values in given.items() if i not in bad}
                 found = measure(list(given.values()))
         except (ValueError, RuntimeError, ModuleNotFoundError) as error:
-            if name in self.own:  # the user's own: whatever it raises is theirs to see
+            if name in self.own:  # a user function: the user should see its own error
                 raise
             raise ScoringError(f"`{name}`: {error}") from error
         for i, value in zip(given, found, strict=True):
@@ -119,11 +119,11 @@ def _number(column: str, value: Any) -> float | None:
     try:
         return None if value is None or value != value else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ScoringError(f"`{column}`: {shorten(repr(value))} is no number") from None
+        raise ScoringError(f"`{column}`: {shorten(repr(value))} is not a number") from None
 
 
 class BadField(ValueError):
-    """A rollout without a column that a reward function reads, or whose texts are none."""
+    """A rollout lacks a column that a reward function reads, or has something else where a text is needed."""
 
 
 def _field(row: Mapping[str, Any], name: str, text: bool = False) -> object:
@@ -136,20 +136,20 @@ def _field(row: Mapping[str, Any], name: str, text: bool = False) -> object:
         raise BadField(f"column `{name}`: {error}") from None
 
 
-def _together(column: str, scores: Scores, rows: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[Any]:
-    """A column that a condition compares: measured before, or in the rows."""
+def _compared(column: str, scores: Scores, rows: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[Any]:
+    """A column that `only_when` compares: as measured, else from the rows."""
     values = scores.columns.get(column)
     return [_field(rows[i], column) if values is None else values[i] for i in places]
 
 
-# What a function reads of a row, its values for many of those, and the fields that have to be there.
+# The inputs of a function in a row, its values for many inputs, and the fields that a row must have.
 Measure = tuple[Callable[[Mapping[str, Any]], object], Callable[[Sequence[Any]], Sequence[float | None]], list[str]]
 
 
 def _named(use: Use, reward: Reward) -> Measure:
-    """A reward function by its name."""
+    """The measure of a reward function of ours."""
     options = use.options
-    # one that need not be there has to be, if the spec says where
+    # an optional input is required if the spec names its field
     needed = {name: name not in reward.optional or field != name for name, field in use.inputs.items()}
 
     def inputs(row: Mapping[str, Any]) -> list[Any]:
@@ -176,12 +176,12 @@ def _named(use: Use, reward: Reward) -> Measure:
 
 
 def _own(function: Callable[..., Any], column: str) -> Measure:
-    """A function of the user's: one rollout at a time, or, where it takes `completions`, all of them as TRL does."""
+    """The measure of a user function: one rollout at a time, or, if it takes `completions`, all at once as in TRL."""
     parameters = inspect.signature(function).parameters.values()
     named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
     batched = any(p.name == "completions" for p in named)
-    plural = {"prompt": "prompts", "completion": "completions"} if batched else {}  # what the function calls a field
+    plural = {"prompt": "prompts", "completion": "completions"} if batched else {}  # parameter names by field
     singular = {name: field for field, name in plural.items()}
 
     def inputs(row: Mapping[str, Any]) -> dict[str, object]:
@@ -200,7 +200,7 @@ def _own(function: Callable[..., Any], column: str) -> Measure:
         names = [name for name in given[0] if all(name in one for one in given)]
         values: Sequence[float | None] = function(**{name: [one[name] for one in given] for name in names})
         if len(values) != len(given):
-            raise ScoringError(f"the function of `{column}` gave {len(values)} values for {len(given)} completions")
+            raise ScoringError(f"the function of `{column}` returned {len(values)} values for {len(given)} completions")
         return values
 
     needed = [singular.get(p.name, p.name) for p in named if p.default is p.empty]
@@ -208,10 +208,10 @@ def _own(function: Callable[..., Any], column: str) -> Measure:
 
 
 def as_text(value: object) -> str:
-    """A text as it is, and chat messages as the text that was generated. Raises BadField for anything else.
+    """A text unchanged, or the generated text of chat messages. Raises BadField for anything else.
 
-    Of a completion only what the assistant wrote counts: contents, and calls as `<tool_call>` elements. Where no
-    message is the assistant's (a prompt), it is the content of all.
+    The generated text is what the assistant wrote: contents, and tool calls as `<tool_call>` elements. If no message is
+    the assistant's, as in a prompt, it is the text of all messages.
     """
     if isinstance(value, str):
         return value
@@ -226,7 +226,7 @@ def _parts(message: Mapping[str, Any]) -> list[str]:
     parts = [{"text": content}] if isinstance(content, str) else [] if content is None else content
     calls = message.get("tool_calls") or []
     if not _mappings(parts) or not _mappings(calls):
-        raise BadField("a message has a `content`, a text or a list of parts, and may have `tool_calls`, a list")
+        raise BadField("a message needs a `content`, a text or a list of parts; its `tool_calls` must be a list")
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     return [text for text in (*texts, *map(_written, calls)) if text]
 
@@ -236,10 +236,10 @@ def _mappings(values: object) -> bool:
 
 
 def _written(call: Mapping[str, Any]) -> str:
-    """A call of a message as a model would write it, in the words of ToolRL."""
+    """The tool call of a message as a model would write it, in the format of ToolRL."""
     function = call.get("function", call)
     if not isinstance(function, Mapping):
-        raise BadField("a tool call has a `function`")
+        raise BadField("a tool call needs a `function`")
     name, arguments = json.dumps(function.get("name"), default=str), function.get("arguments", {})
     held = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
     return f'<tool_call>\n{{"name": {name}, "parameters": {held}}}\n</tool_call>'

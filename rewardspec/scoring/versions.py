@@ -1,4 +1,4 @@
-"""What tells apart two runs of reward functions: values of unlike functions do not go together."""
+"""The identity of a run of reward functions: rewards of two versions of a function must not be mixed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rewardspec.scoring.scorer import Scorer
 
 
 def versions(scorer: Scorer) -> dict[str, str]:
-    """By column, the function that measures it, its options, and a digest of its source where that can be had.
+    """For each column its function, options, and a hash of the source code if there is one.
 
-    A function of the user's changes with the file that it is in; what this imports is not looked at. A judge changes
-    with the endpoint that the environment names.
+    A user function changes with its file; modules that the file imports do not count. A judge changes with the endpoint
+    in the environment.
     """
     found = {}
     for name, use in scorer.uses.items():
@@ -37,13 +37,13 @@ def _digest(data: bytes) -> str:
 
 @cache
 def _of_ours() -> str:
-    """Of all our reward functions, which share what they are made of, and of what calls them."""
+    """A hash of our reward functions, all together because they share code, and of the scorer."""
     files = [Path(__file__).with_name("scorer.py"), *sorted(Path(rewards.__file__).parent.rglob("*.py"))]
     return _digest(b"".join(path.read_bytes() for path in files))
 
 
 def _of_file(function: Callable[..., Any]) -> str:
-    """Of the file of a function; the version of its module where there is none."""
+    """A hash of the file of a function; the version of its module if it has no file."""
     home = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     kind = home if hasattr(home, "__code__") else getattr(home, "__func__", type(home))
     try:

@@ -1,4 +1,4 @@
-"""Rows with what was scored beside what they had, written as JSON lines or Parquet."""
+"""Scored rows, written as JSON lines or Parquet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINES = (".jsonl", ".ndjson", ".json", ".jsonlines", "")
 
 
 def check_format(output: Path) -> None:
-    """Raise BadPath for an output that would be in a format that its name does not say, or cannot be written."""
+    """Raise BadPath for an output whose suffix is not that of a format that can be written."""
     suffix = output.suffix.lower()
     if suffix not in (*PARQUET, *LINES):
         raise BadPath(
@@ -31,10 +31,10 @@ def check_format(output: Path) -> None:
 
 
 def write_scored(output: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence[Any]]) -> None:
-    """Rows as they are in their file, with columns added to them.
+    """Write these rows of a file with columns added.
 
-    places: of the rows, in their order. added: a value for each of these, by column. What JSON lines hold stays as
-    it was written, to the character; of Parquet, all types stay.
+    places: the indices of the rows, in order. added: columns with a value for each of them. The text of JSON lines and
+    the types of Parquet do not change.
     """
     if output.suffix.lower() not in PARQUET:
         replace(output, lambda path: _write_lines(path, rows, places, added))
@@ -50,7 +50,7 @@ def write_scored(output: Path, rows: Rows, places: Sequence[int], added: Mapping
 
 
 def write_aside(output: Path, rows: Rows, bad: Sequence[tuple[int, str]]) -> None:
-    """JSON lines of rows that are left out, each with its number and the reason; no file where there are none."""
+    """Write the bad rows as JSON lines, each with its number and reason; no file if there are none."""
     if not bad:
         output.unlink(missing_ok=True)
         return
@@ -74,7 +74,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """What Parquet holds and JSON does not."""
+    """A value of a Parquet type that JSON lacks, as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime | date | time):
@@ -101,14 +101,14 @@ def _write_table(path: Path, table: Any, added: Mapping[str, Sequence[Any]]) -> 
     try:
         pyarrow.parquet.write_table(table, path)
     except pyarrow.ArrowException as error:
-        raise BadLog(f"these rows cannot be written as Parquet, but as JSON lines: {error}") from None
+        raise BadLog(f"these rows cannot be written as Parquet, only as JSON lines: {error}") from None
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Any:
-    """Rows of JSON lines as a pyarrow Table.
+    """Rows of JSON lines as a pyarrow Table; a key that a row lacks is null.
 
-    Values of several kinds, and mappings with unlike keys, which would all get all keys, are JSON text; that is noted
-    in the field's metadata. A key that a row has not is null.
+    A column with values of several types, or mappings with different keys (Parquet would give all keys to all), is
+    written as JSON text, which the field's metadata records.
     """
     import pyarrow
 
@@ -134,7 +134,7 @@ def _same(found: list[Any], values: list[Any]) -> bool:
 
 
 def _name(name: str, taken: Sequence[str]) -> str:
-    """A column's name as UTF-8, apart from others."""
+    """A column's name as UTF-8, different from those taken."""
     written = str(name).encode("utf-8", "backslashreplace").decode()
     while written in taken:
         written += "_"
@@ -142,7 +142,7 @@ def _name(name: str, taken: Sequence[str]) -> str:
 
 
 def _has_empty_structs(kind: Any) -> bool:
-    """Whether a type has a structure without keys in it, which Parquet does not."""
+    """Whether a type contains a struct without fields, which Parquet cannot store."""
     import pyarrow
 
     inner = [kind.field(i).type for i in range(kind.num_fields)]

@@ -454,13 +454,13 @@ advantage: grpo + center(t) + judged
         ("c: {range: [0, 1],", "c: {range: [0, 1], missing: zero,", "column c"),
         ("t: {range: [0, 9]}", "t: {range: [0, 9], outside: clip}", "column t"),
         ("t: {range: [0, 9]}", "t: {range: [0, 9], missing: zero}", "column t"),
-        ("model: m", "model: other", "measured by, judged"),
-        ("label: {high: a >= 1}", "label: {high: a < 1}", "label high of the condition"),
+        ("model: m", "model: other", "reward function of judged"),
+        ("label: {high: a >= 1}", "label: {high: a < 1}", "label high"),
         ("[{token}]", "[[{token}]]", "condition"),
         (
             "  a: {values: [0, 1]}\n  b: {range: [0, 1], when: a >= 1}\n",
             "  b: {range: [0, 1], when: a >= 1}\n  a: {values: [0, 1]}\n",
-            "come down to",
+            "fingerprint",
         ),
     ],
 )
@@ -497,7 +497,7 @@ def test_weights_that_part_later_in_the_run():
     assert (a["b"], b["b"]) in ((0, 1), (1, 0))
     assert abs(after - before) == 0.125  # a quarter of the way, half of the difference of b
     assert not found.exact
-    assert found.left_out == ["schedules were looked at in 5 moments"]
+    assert found.left_out == ["schedules were compared at 5 moments only"]
 
 
 def test_gates_that_open_at_unlike_steps():
@@ -649,5 +649,5 @@ def test_new_diff_and_schema_commands(tmp_path):
     assert later.read_text() != math.read_text()
     done = run("diff", math, later)
     assert "The first group that changes, at progress 0.25" in done.stdout
-    assert "not everything was compared: schedules were looked at in 5 moments" in done.stdout
+    assert "not everything was compared: schedules were compared at 5 moments only" in done.stdout
     assert json.loads(run("diff", math, conditioned, "--format", "json").stdout)["sizes"][0]["groups"] == 10

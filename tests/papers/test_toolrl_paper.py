@@ -97,7 +97,7 @@ def test_moments_that_are_none(text):
 def test_moment_that_does_not_tell_the_progress():
     spec = rewardspec.load(SPECS / "smooth.yaml")
     assert schedule(spec, read_moments("0,100%", None), None)[0][2:] == ("{-2, 2}", "{-1, 1}")
-    with pytest.raises(ValueError, match="`progress`, which 30 does not tell: add --total-steps"):
+    with pytest.raises(ValueError, match="`progress`, which is unknown at 30: add --total-steps"):
         schedule(spec, read_moments("30", None), None)
 
 

@@ -232,7 +232,7 @@ def test_a_function_of_the_users_is_imported_only_where_it_runs(module):
     [
         ("no_such_module:f", "No module named"),
         ("users_rewards:nothing", "has no attribute"),
-        ("users_rewards:short", "gave 1 values for 2"),
+        ("users_rewards:short", "returned 1 values for 2"),
     ],
 )
 def test_a_function_of_the_users_that_is_wrong_is_said_to_be(module, path, said):
@@ -343,7 +343,11 @@ def test_rewards_are_kept_where_advantages_cannot_be_computed(folder, module):
     own = SPEC.replace("advantage:", "  never: {python: users_rewards:never, range: [0, 1]}\nadvantage:")
     (folder / "spec.yaml").write_text(own)
     result = score(folder, "--allow-python", "users_rewards")
-    assert result.exit_code == 2 and "not their advantages" in result.output and "the rewards alone" in result.output
+    assert (
+        result.exit_code == 2
+        and "the advantages cannot be computed" in result.output
+        and "the rewards without advantages" in result.output
+    )
     assert read(folder / "scored.parquet")[0]["scored/correctness"] == 3
 
 
@@ -364,10 +368,10 @@ def test_score_says_what_it_lacks(folder, spec, said):
 
 def test_score_without_groups_or_file(folder):
     (folder / "rollouts.jsonl").write_text(json.dumps({"completion": "x", "answer": GOLD}) + "\n")
-    assert "tells groups apart" in score(folder).output
+    assert "identifies groups" in score(folder).output
     assert score(folder, "--group-by", "answer").exit_code == 0
     (folder / "rollouts.jsonl").write_text("")
-    assert "holds no rollouts" in score(folder).output
+    assert "has no rollouts" in score(folder).output
     (folder / "rollouts.jsonl").unlink()
     assert "No such file" in score(folder).output
 
@@ -413,7 +417,7 @@ def test_score_sets_aside_rows_that_the_spec_cannot_take(folder):
     aside = [json.loads(line) for line in (folder / "scored.parquet.bad.jsonl").read_text().splitlines()]
     assert [row["row"] for row in aside] == [8, 10]
     assert aside[0]["reason"] == "column `tokens` is missing: it should be from 0 to inf"
-    assert aside[1]["reason"] == "`tokens` is '12': it should be a number"
+    assert aside[1]["reason"] == "`tokens` is '12': it must be a number"
 
 
 @pytest.mark.slow
@@ -458,5 +462,5 @@ def test_functions_that_take_everything_need_no_prompt(module, name):
 
 def test_a_value_that_is_no_number_is_said_to_be_one(module):
     own = "rewardspec: 1\ncomponents: {a: {python: users_rewards:word, range: [0, 1]}}\nadvantage: grpo\n"
-    with pytest.raises(ScoringError, match="'good' is no number"):
+    with pytest.raises(ScoringError, match="'good' is not a number"):
         rewards.Scorer(rewardspec.loads(own), allow_python="users_rewards").measure([{"completion": "x"}])

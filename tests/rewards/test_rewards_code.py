@@ -286,11 +286,11 @@ def test_texts_that_are_hardly_python(text):
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
-        (None, "tests are a list"),
-        (3, "tests are a list"),
+        (None, "tests must be a list"),
+        (3, "tests must be a list"),
         ([], "no test"),
         ({}, "`inputs` and `outputs`"),
-        ({"inputs": ["1"], "outputs": []}, "one length"),
+        ({"inputs": ["1"], "outputs": []}, "equal length"),
         ({"inputs": [], "outputs": []}, "no test"),
         ({"inputs": [1], "outputs": ["1"]}, "a text, or a list of lines"),
         ({"inputs": [{}], "outputs": [""], "fn_name": "f"}, "list of arguments"),
@@ -301,12 +301,12 @@ def test_texts_that_are_hardly_python(text):
         ("{", "JSON"),
         ("[" * 10**5, "JSON"),
         ("assert f(1) == 2", "JSON"),
-        (["assert f(1) ="], "a test is Python"),
-        (["assert f('\x00')"], "a test is Python"),
-        (["assert " + "(" * 10**4], "a test is Python"),
+        (["assert f(1) ="], "a test must be Python"),
+        (["assert f('\x00')"], "a test must be Python"),
+        (["assert " + "(" * 10**4], "a test must be Python"),
         (["import math"], "no test has an `assert`"),
-        (["assert f(1)", {"input": "", "output": ""}], "a test is a text"),
-        ([{"input": ""}], "a test is a text"),
+        (["assert f(1)", {"input": "", "output": ""}], "a test must be a text"),
+        ([{"input": ""}], "a test must be a text"),
         ([{"input": "", "output": "", "fn_name": "f"}, {"input": "", "output": ""}], "one function"),
         ([{"input": "", "output": "", "testtype": "functional"}], "func_name"),
         ([{"input": "", "output": "", "fn_name": []}], "name of a function"),
@@ -640,7 +640,7 @@ def test_a_machine_without_namespaces_says_so(tmp_path):
         [sys.executable, script], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
     )
     assert done.stdout == "False False False True\n"
-    assert "with the network and the file system in reach" in done.stderr
+    assert "with access to the network and the file system" in done.stderr
 
 
 @settings(max_examples=60, deadline=None)

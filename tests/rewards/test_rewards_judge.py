@@ -145,7 +145,7 @@ def test_reference_is_shown_to_a_rubric_that_asks_for_it(answer, shown):
 
 @pytest.mark.parametrize("answer", [None, "", " ", [], ["a", ""], [1], {"a": 1}, True])
 def test_rubric_that_compares_refuses_a_malformed_reference(answer):
-    with pytest.raises(BadReference, match="rollout 1: the rubric compares with `answer`"):
+    with pytest.raises(BadReference, match="rollout 1: the rubric reads `answer`"):
         rubric(["p"] * 2, ["c"] * 2, ["x", answer], template="prs_match", model="m", url="http://localhost:1/v1")
 
 
@@ -187,14 +187,14 @@ def test_every_shipped_rubric_is_a_whole_one():
     [
         ({"template": "papoo"}, "no rubric is named `papoo`; there are papo, prs_match"),
         ({"template": ""}, "no rubric is named"),
-        ({"template": "Is {prompt} solved?"}, "has no `{completion}` in it"),
+        ({"template": "Is {prompt} solved?"}, "has no `{completion}`"),
         ({"template": "{completion} {Prompt}"}, "did you mean `{prompt}`"),
         ({"template": "{completion} {anwser}"}, "did you mean `{answer}`"),
-        ({"scores": "rubric"}, "`scores` has to name the numbers"),
-        ({"template": "papo", "scores": [0, 1]}, "gives 0, 0.5, 1; leave `scores` out"),
+        ({"scores": "rubric"}, "your own rubric needs `scores`"),
+        ({"template": "papo", "scores": [0, 1]}, "has the scores 0, 0.5, 1; remove `scores`"),
         ({"extra": {"messages": [], "n": 2}}, "`extra` cannot set messages, n"),
-        ({"extra": {"seed": float("nan")}}, "what JSON cannot"),
-        ({"extra": {"seed": {1, 2}}}, "what JSON cannot"),
+        ({"extra": {"seed": float("nan")}}, "is not JSON"),
+        ({"extra": {"seed": {1, 2}}}, "is not JSON"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_before_anything_runs(options, message):

@@ -101,15 +101,15 @@ def test_failure_that_stays_is_a_missing_value_and_one_warning(caplog):
         (said(None), "answers without a score"),
         (said(None, refusal="I will not. Score: 1"), "refused by the judge (I will not"),
         (said("Score: 1", finish="content_filter"), "refused by the judge"),
-        (Reply(body=b'{"choices": []}'), "no chat completion"),
-        (Reply(body=b'{"error": {"message": "overloaded"}}'), "no chat completion"),
-        (Reply(body=b'{"choices": [{"message": "Score: 1"}]}'), "no chat completion"),
-        (Reply(body=b'{"choices": [{"message": {"content": "Score: 1"'), "no chat completion"),
-        (Reply(body=b"Score: 1"), "no chat completion"),
-        (Reply(body=b"[" * 100_000), "no chat completion"),
-        (Reply(body=b"\xff\xfe\x00"), "no chat completion"),
-        (Reply(body=b""), "no chat completion"),
-        (Reply(body=b'{"choices": [{"message": {"content": "\\ud800 Score: 1"}}]}'), "no chat completion"),
+        (Reply(body=b'{"choices": []}'), "not chat completions"),
+        (Reply(body=b'{"error": {"message": "overloaded"}}'), "not chat completions"),
+        (Reply(body=b'{"choices": [{"message": "Score: 1"}]}'), "not chat completions"),
+        (Reply(body=b'{"choices": [{"message": {"content": "Score: 1"'), "not chat completions"),
+        (Reply(body=b"Score: 1"), "not chat completions"),
+        (Reply(body=b"[" * 100_000), "not chat completions"),
+        (Reply(body=b"\xff\xfe\x00"), "not chat completions"),
+        (Reply(body=b""), "not chat completions"),
+        (Reply(body=b'{"choices": [{"message": {"content": "\\ud800 Score: 1"}}]}'), "not chat completions"),
         (Reply(body=b"junk", headers={"Content-Encoding": "gzip"}), "connections failed"),
         (Reply(delay=3), "timed out after 1 s"),
         (failed(413), "too long"),
@@ -159,7 +159,7 @@ def test_endpoint_that_is_down_is_not_asked_about_every_rollout(caplog):
         assert asked(server, [str(i) for i in range(100)], retries=0, concurrency=4) == [None] * 100
     assert 8 <= len(server.asked) <= 8 + 4
     (line,) = warnings(caplog)
-    assert "100 of 100" in line and "not asked" in line
+    assert "100 of 100" in line and "not sent" in line
 
 
 # faults of the settings
@@ -221,23 +221,23 @@ def test_refusal_ends_requests_that_are_still_under_way():
     ],
 )
 def test_addresses_that_cannot_be_asked_are_refused(url, monkeypatch):
-    with pytest.raises(ValueError, match="is an address such as"):
+    with pytest.raises(ValueError, match="must be an address such as"):
         rubric(["p"], ["c"], url=url, **OWN)
-    with pytest.raises(ValueError, match="is an address such as"):
+    with pytest.raises(ValueError, match="must be an address such as"):
         find_reward("judge.rubric").domain(**find_reward("judge.rubric").options(OWN | {"url": url}))
     if url:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        with pytest.raises(ValueError, match="OPENAI_BASE_URL is an address such as"):
+        with pytest.raises(ValueError, match="OPENAI_BASE_URL must be an address such as"):
             rubric(["p"], ["c"], **OWN)
 
 
 def test_host_name_that_cannot_be_written_is_refused():
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not an address"):
         rubric(["p"], ["c"], url="http://xn--\u0130/v1", **OWN)
 
 
 def test_without_an_endpoint_nothing_is_asked_anywhere():
-    with pytest.raises(ValueError, match="give `url`, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"):
+    with pytest.raises(ValueError, match="set `url`, such as http://localhost:8000/v1, or OPENAI_BASE_URL"):
         rubric(["p"], ["c"], **OWN)
 
 

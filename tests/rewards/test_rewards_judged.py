@@ -79,7 +79,7 @@ def test_an_answer_is_needed_only_by_a_rubric_that_reads_it():
         )
         assert scorer.measure(ROWS[:1]).columns == {"j": [1]}
         found = scorer.measure([{"prompt": "p", "completion": "c"}])
-        assert "compares with `answer`" in found.bad[0]
+        assert "the rubric reads `answer`" in found.bad[0]
         other = rewards.Scorer(rewardspec.loads(judged(f"template: papo, model: m, url: '{server.url}', cache: none")))
         assert other.measure([{"prompt": "p", "completion": "c"}]).columns == {"j": [1]}
 
@@ -89,9 +89,9 @@ def test_an_answer_is_needed_only_by_a_rubric_that_reads_it():
     [
         ("template: papoo, model: m", "no rubric is named `papoo`"),
         ("template: papo", "needs `model`"),
-        ("template: '{completion}', model: m", "`scores` has to name the numbers"),
+        ("template: '{completion}', model: m", "your own rubric needs `scores`"),
         ("template: '{completion}', model: m, scores: [0, x]", "`scores`"),
-        ("template: papo, model: m, url: 'ftp://x'", "`url` is an address"),
+        ("template: papo, model: m, url: 'ftp://x'", "`url` must be an address"),
         ("template: papo, model: m, extra: {messages: x}", "cannot set messages"),
         ("template: papo, model: m, temperature: -1", "`temperature`"),
     ],

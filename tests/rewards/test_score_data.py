@@ -153,7 +153,7 @@ def test_json_lines_become_parquet_and_are_the_same_again(folder):
 def test_a_prefix_that_would_write_over_is_refused_before_anything_is_measured(folder):
     lines([{**row, "scored/answer": 1} for row in ROWS])
     result = score()
-    assert result.exit_code == 2 and "has `scored/answer` already" in result.output and not Path("out.jsonl").exists()
+    assert result.exit_code == 2 and "already has `scored/answer`" in result.output and not Path("out.jsonl").exists()
     assert score("rows.jsonl", "out.jsonl", "--prefix", "").exit_code == 2
     assert score("rows.jsonl", "out.jsonl", "--prefix", "mine_").exit_code == 0
     assert read()[0]["mine_answer"] == 1 and read()[0]["answer"] == "Paris"
@@ -199,16 +199,16 @@ def test_label_reads_what_was_scored(folder):
     [
         ({"group": None}, "`group` is missing, so its group is not known"),
         ({"group": float("nan")}, "`group` is missing"),
-        ({"step": [1]}, "`step` is [1]: it should be a whole number, 0 or more"),
-        ({"step": 1.5}, "`step` is 1.5: it should be a whole number"),
+        ({"step": [1]}, "`step` is [1]: it must be a whole number, 0 or more"),
+        ({"step": 1.5}, "`step` is 1.5: it must be a whole number"),
         ({"step": "1"}, "`step` is '1'"),
         ({"step": True}, "`step` is True"),
         ({"step": -1}, "`step` is -1"),
         ({"step": 10**400}, "`step` is 1000000"),
         ({"step": None}, "`step` is missing, so its batch is not known"),
-        ({"tokens": [1]}, "`tokens` is [1]: it should be a number"),
-        ({"tokens": 10**400}, "`tokens` is too large a number for a float"),
-        ({"tokens": {"a": 1}}, "`tokens` is {'a': 1}: it should be a number"),
+        ({"tokens": [1]}, "`tokens` is [1]: it must be a number"),
+        ({"tokens": 10**400}, "`tokens` is too large for a float"),
+        ({"tokens": {"a": 1}}, "`tokens` is {'a': 1}: it must be a number"),
         ({"tokens": "4", "group": None}, "`group` is missing, so its group is not known; `tokens` is '4'"),
         ({"completion": None}, "there is no `completion`"),
         ({"completion": 3}, "column `completion`: 3 is neither a text nor a list of chat messages"),
@@ -257,8 +257,8 @@ def test_groups_and_steps_are_never_rewards(folder, prefix):
     assert all(row["scored/advantage"] for row in read("o.jsonl"))  # 0 where a group holds one value
     lines([{name: row[name] for name in (prefix + "uid", "b", "rewards")} for row in rows])
     result = score(spec="own.yaml", output="o.jsonl")
-    assert result.exit_code == 2 and "that tells groups apart" in result.output
-    assert ("--group-by uid if it is meant" in result.output) == (not prefix)
+    assert result.exit_code == 2 and "that identifies groups" in result.output
+    assert ("use --group-by uid to group by it" in result.output) == (not prefix)
 
 
 def test_a_row_is_refused_in_words_whatever_its_group_is_called(folder):
@@ -283,7 +283,7 @@ def test_rows_left_out_are_kept_where_advantages_cannot_be_computed(folder):
     Path("spec.yaml").write_text(SPEC.replace("grpo", "total / sum(answer, over=batch)"))
     lines([{**row, "completion": "b"} for row in ROWS] + [{**ROWS[0], "completion": None}])
     result = score()
-    assert result.exit_code == 2 and "the rewards alone are in" in result.output, result.output
+    assert result.exit_code == 2 and "the rewards without advantages are in" in result.output, result.output
     assert len(read()) == 24 and list(aside()) == [25] and "out.jsonl.bad.jsonl" in result.output
 
 
@@ -302,20 +302,20 @@ TEXT = "".join(json.dumps(row) + "\n" for row in ROWS)
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("r.jsonl", b"", "holds no rollouts: it is empty"),
-        ("r.jsonl", b"\n\n  \n", "holds no rollouts: its lines are empty"),
+        ("r.jsonl", b"", "has no rollouts: it is empty"),
+        ("r.jsonl", b"\n\n  \n", "has no rollouts: its lines are empty"),
         ("r.jsonl", TEXT.encode("utf-16"), "is UTF-16 text: save it as UTF-8"),
-        ("r.jsonl", TEXT.encode("utf-16-be"), "holds NUL bytes"),
+        ("r.jsonl", TEXT.encode("utf-16-be"), "has NUL bytes"),
         ("r.jsonl", b"\xff\xfe\0\0" + TEXT.encode("utf-32-le"), "is UTF-32 text"),
-        ("r.jsonl", TEXT.replace("\n", "\r").encode(), "end in CR alone"),
+        ("r.jsonl", TEXT.replace("\n", "\r").encode(), "end in CR only"),
         ("r.jsonl", b"group,completion,gold\n1,a,a\n", "looks like CSV"),
         ("r.csv", b"group\tcompletion\n1\ta\n", "looks like CSV"),
-        ("r.json", json.dumps(ROWS).encode(), "is one JSON list"),
-        ("r.json", json.dumps(ROWS[0], indent=1).encode(), "holds JSON over several lines"),
-        ("r.jsonl", b"3\n4\n", "r.jsonl:1: a JSON object is wanted"),
+        ("r.json", json.dumps(ROWS).encode(), "is a JSON list"),
+        ("r.json", json.dumps(ROWS[0], indent=1).encode(), "has JSON objects over several lines"),
+        ("r.jsonl", b"3\n4\n", "r.jsonl:1: not a JSON object"),
         ("r.jsonl", b"\x1f\x8b\x08\0", "is compressed (gzip)"),
-        ("r.parquet", TEXT.encode(), "is no Parquet file: it looks like JSON lines"),
-        ("r.parquet", b"PAR1 and more", "is no Parquet file that can be read"),
+        ("r.parquet", TEXT.encode(), "is not a Parquet file: it looks like JSON lines"),
+        ("r.parquet", b"PAR1 and more", "is not a readable Parquet file"),
     ],
 )
 def test_files_of_other_kinds_are_told_apart(folder, name, data, said):
@@ -340,7 +340,7 @@ def test_a_key_that_stands_twice_loses_nothing(folder):
     text = json.dumps(ROWS[0])[:-1] + ', "gold": "b"}'
     Path("rows.jsonl").write_text(TEXT + text + "\n")
     score()
-    assert aside()[25]["reason"] == "the key `gold` stands twice" and aside()[25]["text"] == text
+    assert aside()[25]["reason"] == "the key `gold` appears twice" and aside()[25]["text"] == text
 
 
 STRANGE = [None, True, -1, 0.5, 1e308, 10**400, float("nan"), float("inf"), "", "x", "\ud800", "1", "\0", "a" * 5000]

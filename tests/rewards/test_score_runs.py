@@ -184,7 +184,7 @@ def test_any_part_of_a_partial_file_is_enough_or_nothing(folder, monkeypatch):
 @pytest.mark.parametrize("head", [b"1\n", b"null\n", b"[1]\n", b'{"rewardspec": "ab", "rows": "cd"}\n', b"\xff\xfe\n"])
 def test_a_file_of_another_kind_is_not_written_over(folder, head):
     Path("out.jsonl.partial").write_bytes(head + b"1\n")
-    with pytest.raises(BadLog, match=r"is not what this version keeps .* \(--restart\)"):
+    with pytest.raises(BadLog, match=r"is not the file of an interrupted run .* --restart"):
         scored()
     assert Path("out.jsonl.partial").read_bytes() == head + b"1\n"
     scored(restart=True)
@@ -257,23 +257,23 @@ def test_paths_are_looked_at_before_anything_starts(folder):
         os.link(name, "hard.jsonl")
         refused("hard.jsonl", "x.jsonl", "name another output")
         Path("hard.jsonl").unlink()
-        refused("rows.jsonl", name, "name it otherwise")
+        refused("rows.jsonl", name, "use another name")
         Path(name).unlink()
     os.link("rows.jsonl", "hard.jsonl")
     os.symlink("rows.jsonl", "soft.jsonl")
     for output in ("rows.jsonl", "hard.jsonl", "soft.jsonl", "./rows.jsonl", f"../{folder.name}/rows.jsonl"):
-        refused("rows.jsonl", output, "would be written over: it is the source")
+        refused("rows.jsonl", output, "is the source and would be overwritten")
     os.link("spec.yaml", "spec.jsonl")
-    refused("rows.jsonl", "spec.jsonl", "would be written over: it is the spec")
+    refused("rows.jsonl", "spec.jsonl", "is the spec and would be overwritten")
     (folder / "dir.jsonl").mkdir()
     refused("rows.jsonl", "dir.jsonl", "is a folder: name a file in it")
     refused("rows.jsonl", "no/such.jsonl", "there is no folder")
     refused("rows.jsonl", "out.csv", "as Parquet .* or JSON lines .* not .csv")
     refused("rows.jsonl", "out.jsonl.gz", "not .gz")
     os.mkfifo("pipe.jsonl")
-    refused("rows.jsonl", "pipe.jsonl", "no regular file")
+    refused("rows.jsonl", "pipe.jsonl", "not a regular file")
     os.symlink("elsewhere", "free.jsonl.partial")
-    refused("rows.jsonl", "free.jsonl", "in the way")
+    refused("rows.jsonl", "free.jsonl", "is not a regular file")
     assert not Path("elsewhere").exists()
 
 
@@ -313,7 +313,7 @@ def test_label_looks_at_its_paths_as_well(folder):
     for source, output in (("rows.jsonl", "rows.jsonl"), ("x.jsonl.writing", "x.jsonl")):
         write(folder / source, lines())
         done = subprocess.run([*command, source, spec, "-o", output], capture_output=True, text=True, env=environment())
-        assert done.returncode == 2 and ("written over" in done.stderr or "name another" in done.stderr)
+        assert done.returncode == 2 and ("overwritten" in done.stderr or "name another" in done.stderr)
         assert Path(source).read_text().count("\n") == ROWS
 
 

@@ -79,7 +79,7 @@ def test_template_around_the_prompt():
 @pytest.mark.parametrize(
     ("prompt", "token", "message"),
     [
-        ("x", "best", "no token 'best'; there are high, low"),
+        ("x", "best", "unknown reward token 'best'; the spec has high, low"),
         ([{"role": "system", "content": "x"}], "high", "no user message"),
         ([], "high", "no user message"),
         ([{"role": "user", "content": 3}], "high", "neither a text nor a list"),
@@ -165,7 +165,7 @@ def test_values_near_a_declared_one_are_that_one():
         chat(x=float("nan")),
     )
     assert [row["reward_token"] for row in found] == ["a", "a"]
-    assert [reason for _, reason in tally.bad] == ["`x` is 0.2: it can be {0, 0.1, 1}", "`x` is missing"]
+    assert [reason for _, reason in tally.bad] == ["`x` is 0.2: it must be in {0, 0.1, 1}", "`x` is missing"]
 
 
 def test_labels_that_floats_decide():
@@ -187,7 +187,10 @@ def test_symbols_and_values_of_a_group():
         chat(task="math"),
     )
     assert [row["reward_token"] for row in found] == ["a", "b"]
-    assert [reason for _, reason in tally.bad] == ["`task` is 'art': it can be math, code", "`level` is missing"]
+    assert [reason for _, reason in tally.bad] == [
+        "`task` is 'art': it must be one of math, code",
+        "`level` is missing",
+    ]
 
 
 BAD = [
@@ -262,7 +265,7 @@ def test_label_command_misused(tmp_path):
         ((tmp_path / "none.jsonl", RC_GRPO, "-o", out), 2, "No such file"),
         ((trajectories, RC_GRPO, "-o", tmp_path / "no/out.jsonl"), 2, "there is no folder"),
         ((trajectories, resource("specs/gdpo/math.yaml"), "-o", out), 2, "no `condition:`"),
-        ((trajectories, RC_GRPO, "-o", trajectories), 2, "would be written over"),
+        ((trajectories, RC_GRPO, "-o", trajectories), 2, "would be overwritten"),
     ):
         done = run("label", *arguments)
         assert done.returncode == status, done.stderr

@@ -272,10 +272,10 @@ def test_log_in_verls_way(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no rollouts"),
+        ("", "has no rollouts"),
         ("nonsense\n", ":1: not JSON"),
-        ('{"prompt": 1}\n[1]\n', ":2: a JSON object"),
-        ('{"correct": 1, "tokens": 2}\n', "tells groups apart"),
+        ('{"prompt": 1}\n[1]\n', ":2: not a JSON object"),
+        ('{"correct": 1, "tokens": 2}\n', "identifies groups"),
         ('{"prompt": 1, "corect": 1, "tokens": 2}\n', "no column `correct` .did you mean `corect`"),
     ],
 )

@@ -14,7 +14,7 @@ from rewardspec.cli.options import Dialect, Files, Set, TableOrJson, one_of, siz
 from rewardspec.cli.printing.lines import misuse, ranges, say, say_json, say_over
 from rewardspec.cli.printing.verdicts import safe_weights, show_verdicts
 from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, expanded, loaded
-from rewardspec.prove.verify import BROKEN_OFF, REFUTED, Verdict, verify
+from rewardspec.prove.verify import INTERRUPTED, REFUTED, Verdict, verify
 from rewardspec.spec import Spec
 from rewardspec.text.shown import shown
 
@@ -52,7 +52,7 @@ def command(
     else:
         show_verdicts([(spec, verdicts) for _, spec, verdicts in found])
     verdicts = [verdict for _, _, own in found for verdict in own]
-    broken_off = any(verdict.reason == BROKEN_OFF for verdict in verdicts)
+    broken_off = any(verdict.reason == INTERRUPTED for verdict in verdicts)
     raise typer.Exit(1 if any(v.status == REFUTED for v in verdicts) else 130 if broken_off else 0)
 
 
@@ -67,7 +67,7 @@ def _verified(
             say_over(f"{shown(label)}: groups of {size}, {tried:,} of {of:,} ")
 
         found.append((path, spec, verify(spec, sizes, show if is_watched else None)))
-        if any(verdict.reason == BROKEN_OFF for verdict in found[-1][2]):
+        if any(verdict.reason == INTERRUPTED for verdict in found[-1][2]):
             break
     if is_watched:
         say_over("")

@@ -1,6 +1,6 @@
-"""Programs in completions, run on their tests in a sandbox. `README.md` says what it protects from.
+"""Programs in completions, run on their tests in a sandbox. `README.md` lists what it protects from.
 
-`tests`, the column, holds what `cases.py` reads: inputs and outputs, calls of a function, or texts with `assert`.
+The column `tests` has inputs and outputs, calls of a function, or texts with `assert`; `cases.py` has the formats.
 """
 
 from rewardspec.rewards.code.rewards import no_error, pass_rate

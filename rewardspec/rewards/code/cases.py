@@ -1,21 +1,19 @@
-"""The tests of a problem, read from the forms in which data sets hold them.
+"""The tests of a problem, read from the formats of data sets.
 
-`tests`, as values or as JSON text, are one of
+`tests`, as values or as JSON text, have one of three formats:
 
-- `{"inputs": [...], "outputs": [...]}` or `[{"input": ..., "output": ...}, ...]`: what the program reads and writes,
-  texts or lists of lines (APPS, TACO, CodeContests);
-- the same with `fn_name` (in a test, `"testtype": "functional"` and its name in `metadata: {func_name}`): the function,
-  or method of `class Solution`, is called; an input is a list of arguments, or a text with one in JSON on each line
-  (LiveCodeBench), and a dict whose keys are all whole numbers has them as such, since JSON has no other keys; an
-  output is the result, or a list with nothing else in it;
-- `["assert f(1) == 2", ...]`: each is a test; one without `assert` is set-up of all (MBPP). Tests reach the program's
-  names only, with plain values and its own objects; exceptions that it defines cannot be caught by their class.
-  Set-up runs in the program, but for imports and functions that use no name of the program's: those run apart from
-  it, where it can change nothing of them.
+- `{"inputs": [...], "outputs": [...]}` or `[{"input": ..., "output": ...}, ...]`: standard input and output of the
+  program, as texts or lists of lines (APPS, TACO, CodeContests).
+- The same with `fn_name`, or in each test `"testtype": "functional"` and `metadata: {func_name}`: a function, or a
+  method of `class Solution`, is called. An input is a list of arguments, or a text with one argument in JSON on each
+  line (LiveCodeBench). A dict whose keys are all integers in text gets integer keys, because JSON has only text keys.
+  An output is the result, or a list that contains only the result.
+- `["assert f(1) == 2", ...]`: each text is a test; texts without `assert` are set-up for all (MBPP). Tests can use the
+  program's names, with plain values and the program's objects; they cannot catch exceptions of the program by class.
+  Set-up runs in the program's process. Its imports, and functions that use no name of the program, also run in the
+  test's process, where the program cannot change them.
 
-Programs and tests in Python have the standard library.
-
-Programs and tests in Python have the standard library.
+Programs and tests in Python can import the standard library.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from rewardspec.rewards.reward import BadReference
 
 @dataclass(frozen=True)
 class Tests:
-    """Either inputs with what they should come to, or tests in Python as the sandbox takes them, after `setup`."""
+    """Either inputs with expected outputs, or tests in Python in the sandbox's format, which run after `setup`."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -48,32 +46,32 @@ class Tests:
 
 
 def read_tests(given: object) -> Tests:
-    """The tests of one problem, as the module says. Raises BadReference."""
+    """The tests of one problem, in any of the formats above. Raises BadReference."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
         except (ValueError, RecursionError) as error:
-            raise BadReference(f"tests in a text are JSON: {str(error)[:80]}") from None
+            raise BadReference(f"a text of tests must be JSON: {str(error)[:80]}") from None
     given = _plain(given)
     if isinstance(given, Mapping):
         inputs, outputs = _plain(given.get("inputs")), _plain(given.get("outputs"))
         if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
-            raise BadReference("tests have `inputs` and `outputs`, lists of one length")
+            raise BadReference("tests need `inputs` and `outputs`, lists of equal length")
         return _pairs(list(zip(inputs, outputs, strict=True)), _function(given.get("fn_name")))
     if not isinstance(given, list):
-        raise BadReference("tests are a list, or `inputs` and `outputs`")
+        raise BadReference("tests must be a list, or `inputs` and `outputs`")
     if given and all(isinstance(test, str) for test in given):
         return _in_python(given)
     if not all(isinstance(test, Mapping) and test.keys() >= {"input", "output"} for test in given):
-        raise BadReference("a test is a text in Python, or has an `input` and an `output`")
+        raise BadReference("a test must be a text in Python, or have an `input` and an `output`")
     names = {_function_of(test) for test in given}
     if len(names) > 1:
-        raise BadReference("tests of one problem call one function")
+        raise BadReference("the tests of a problem must call one function")
     return _pairs([(test["input"], test["output"]) for test in given], *names)
 
 
 def _plain(value: object) -> object:
-    """Lists for the arrays that a table may hold."""
+    """A value with lists in place of arrays and tuples, which tables may contain."""
     return _plain(value.tolist()) if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
 
 
@@ -83,13 +81,13 @@ def _function_of(test: Mapping[str, Any]) -> str | None:
         about = test.get("metadata")
         name = about.get("func_name") if isinstance(about, Mapping) else None
         if name is None:
-            raise BadReference("a functional test has the name of its function in `metadata: {func_name: ...}`")
+            raise BadReference("a functional test needs the name of its function in `metadata: {func_name: ...}`")
     return _function(name)
 
 
 def _function(name: object) -> str | None:
     if name is not None and not (isinstance(name, str) and name.isidentifier()):
-        raise BadReference("`fn_name` is the name of a function")
+        raise BadReference("`fn_name` must be the name of a function")
     return name
 
 
@@ -106,7 +104,7 @@ def _lines(text: object) -> str:
     if isinstance(text, list) and all(isinstance(line, str) for line in text):
         return "\n".join(text)
     if not isinstance(text, str):
-        raise BadReference("an input or output is a text, or a list of lines")
+        raise BadReference("an input or output must be a text, or a list of lines")
     return text
 
 
@@ -117,14 +115,14 @@ def _call(given: object, output: object) -> dict[str, object]:
             given = [json.loads(line) for line in given.strip().split("\n") if line.strip()]
             output = json.loads(output) if isinstance(output, str) else output
         if not isinstance(given, list):
-            raise BadReference("the input of a call is a list of arguments")
-        # through JSON, as it will be sent
+            raise BadReference("the input of a call must be a list of arguments")
+        # as it will be sent
         sent: dict[str, object] = json.loads(json.dumps({"args": given, "expected": output}))
         return sent
     except (ValueError, TypeError, RecursionError) as error:
         if isinstance(error, BadReference):
             raise
-        raise BadReference(f"arguments and results of calls are JSON: {str(error)[:80]}") from None
+        raise BadReference(f"arguments and results of calls must be JSON: {str(error)[:80]}") from None
 
 
 def _in_python(texts: list[str]) -> Tests:
@@ -133,12 +131,12 @@ def _in_python(texts: list[str]) -> Tests:
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise BadReference(f"a test is Python: {str(error)[:80]}: {text[:80]!r}") from None
+            raise BadReference(f"a test must be Python: {str(error)[:80]}: {text[:80]!r}") from None
         if any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
             asserts.append(text)
             continue
         setup.append(text)
-        # the rest of the set-up is the program's, but what a test uses of these is none that a program could change
+        # tests get their own copies of these, which the program cannot change
         imports += [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         helpers += [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     if not asserts:
@@ -148,7 +146,7 @@ def _in_python(texts: list[str]) -> Tests:
 
 
 def _closed(helpers: list[ast.FunctionDef], imports: list[ast.Import | ast.ImportFrom]) -> list[ast.FunctionDef]:
-    """Those of the functions that use no name of the program's."""
+    """The functions that use no name of the program."""
     known = {*dir(builtins), *_imported(imports)}
     while True:
         names = known | {helper.name for helper in helpers}

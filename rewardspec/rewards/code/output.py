@@ -1,8 +1,8 @@
-"""Whether what a program wrote is what it should have written.
+"""Whether the output of a program equals the expected output.
 
-It is compared line by line, white space at the ends of lines and empty lines at the end aside. A line also holds
-where it has as many words, and each is the same, or both are numbers, one of them not whole, that differ by no more
-than 1e-6, relative or absolute.
+It is compared line by line, ignoring white space at the end of lines and empty lines at the end. Two lines are also
+equal if they have as many words and all words match: equal texts, or numbers, at least one of them not an integer,
+within 1e-6, relative or absolute.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]
 
 
 def same_output(written: str, expected: str) -> bool:
-    """Whether what a program wrote is what it should have written."""
+    """Whether the output of a program equals the expected output."""
     found, wanted = (text.rstrip().split("\n") for text in (written, expected))
     return len(found) == len(wanted) and all(map(_same_line, found, wanted))
 

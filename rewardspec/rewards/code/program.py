@@ -6,22 +6,22 @@ import re
 import textwrap
 
 _PYTHON = ("python", "python3", "py")
-# linear for any text: a run of backticks is looked at from its start alone
+# linear for any text: a run of backticks is matched from its start only
 _OPENING = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`~]*)\n", re.MULTILINE)
 
 
 def program_of(completion: str) -> str:
-    """The program in a completion; an empty text where there is none.
+    """The program in a completion; an empty text if there is none.
 
-    It is the last fenced block of the answer that is marked as Python, or else the last one, or else the whole answer.
-    The answer is what follows the first `</think>`. A block that is not closed goes on to the end.
+    It is the last fenced block marked as Python, or else the last block, or else the whole answer. The answer is the
+    text after the first `</think>`. A block that is not closed extends to the end.
     """
     _, closed, rest = completion.partition("</think>")
     answer = rest if closed else completion
     blocks, at = [], 0
     while opening := _OPENING.search(answer, at):
         mark, least = opening[1][0], len(opening[1])
-        # a fence at the end of the program's last line closes it, too
+        # a fence at the end of the program's last line closes the block, too
         closing = re.compile(rf"(?<!{mark}){mark}{{{least},}}[ \t]*$", re.MULTILINE).search(answer, opening.end())
         at = closing.end() if closing else len(answer)
         language = opening[2].split()[:1]

@@ -24,12 +24,12 @@ def pass_rate(
     memory: Mebibytes = 1024,
     workers: Workers | None = None,
 ) -> list[float | None]:
-    """The share of its tests that the program in each completion passes.
+    """The fraction of its tests that the program in each completion passes.
 
-    tests: inputs and outputs, calls, or texts with `assert`, for each completion; `cases.py` says in which forms.
-    timeout: seconds by the clock for one test; total: for all tests of a program, those not reached by then failed.
-    memory: MiB for each process. workers: programs at once, for None as many as there are processors.
-    None for a program that cannot be run here, or a test that needs what is not here. Raises BadReference.
+    tests: inputs and outputs, calls, or texts with `assert`, for each completion; `cases.py` has the formats.
+    timeout: wall-clock seconds for one test; total: for all tests of a program; tests not reached by then fail.
+    memory: MiB for each process. workers: programs that run at once, by default one for each processor.
+    None if programs cannot be run here, or a test needs something that is not installed. Raises BadReference.
     Source: GDPO, arXiv:2601.05242, Sec. 4.3, pass rate reward.
     """
     found = verdicts(completions, tests, Limits(timeout, total, memory), workers)
@@ -46,10 +46,10 @@ def no_error(
     memory: Mebibytes = 1024,
     workers: Workers | None = None,
 ) -> list[float | None]:
-    """1 where the program in each completion runs on all its tests without an error, right or wrong, else 0.
+    """1 if the program in a completion runs on all its tests without an error, right or wrong, else 0.
 
-    No program at all, a syntax error, an exception, an exit status, a lack of time or memory, and too long an output
-    are errors. The options are those of `code.pass_rate`, and with the same ones no program is run again for it.
+    Errors are: no program, a syntax error, an exception, a non-zero exit status, too little time or memory, and too
+    much output. The options are those of `code.pass_rate`; with equal options both share one run of each program.
     Source: GDPO, arXiv:2601.05242, Sec. 4.3, bug reward.
     """
     found = verdicts(completions, tests, Limits(timeout, total, memory), workers)

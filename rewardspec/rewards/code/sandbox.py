@@ -1,13 +1,13 @@
-"""Programs that nobody has read, run apart from this process.
+"""Untrusted programs, run in separate processes with limits.
 
-A program runs in processes of its own with limits on time, memory (for each process), files, what it writes and the
-number of processes; all of them are ended when a test is over. Where the kernel allows it, they have no network, no
-other process and no file but the Python installation and the system's libraries, to read, and an empty folder in
-memory that is gone afterwards. `protections` says what is in force on this machine.
+The limits are on time, memory (of each process), files, output and the number of processes. All processes of a program
+are killed when a test ends. If the kernel allows it, they cannot reach the network or other processes. Then they can
+read only the Python installation and the system's libraries, and write only to an empty folder in memory that is
+deleted afterwards. `protections` returns what is in force on this machine.
 
-This keeps programs that a language model writes, its accidents and its tricks with the tests, from the trainer. It is
-no security boundary against a determined attacker: the kernel is shared, and hardware is too. For that, run the
-trainer, or its rewards, in a container or a virtual machine. Linux only.
+This protects a trainer from programs that a language model writes: from accidents, and from tricks with the tests. It
+is not a security boundary against a determined attacker, who shares the kernel and the hardware. For that, run the
+trainer or its rewards in a container or a virtual machine. Linux only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-OUTPUT_BYTES = 1 << 20  # of what a program may write in a test
+OUTPUT_BYTES = 1 << 20  # that a program may write in a test
 MARGIN = 20.0  # seconds for everything but the tests
-# the packages by hand: their own `__init__` need libraries that are not there without site-packages
+# empty packages: their `__init__` files import libraries of site-packages, which is switched off
 _CHILD = """
 import sys, types
 for name, path in {0!r}.items():
@@ -36,18 +36,21 @@ for name, path in {0!r}.items():
 from rewardspec.rewards.code.runner.supervise import main
 main()
 """
-_PROBE = "import dataclasses, heapq, sqlite3\nprint(input())"  # what no process has loaded before
+_PROBE = "import dataclasses, heapq, sqlite3\nprint(input())"  # modules that are not loaded yet
 _log = logging.getLogger(__name__)
 
 
 class SandboxError(RuntimeError):
-    """No program can be run here at all."""
+    """Programs cannot be run on this machine."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """timeout: seconds by the clock for one test; total: for all of a program's; memory: MiB of address space for
-    each process."""
+    """Limits of a program.
+
+    timeout: wall-clock seconds for one test; total: for all tests of a program; memory: MiB of address space for each
+    process.
+    """
 
     timeout: float = 5.0
     total: float = 60.0
@@ -56,9 +59,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Result:
-    """One test. end: "ok", or what went wrong with the program; "unusable" for a test that cannot be run here.
+    """The result of one test.
 
-    written: its standard output. passed: what a test in Python came to.
+    end: "ok", or how the program failed; "unusable" for a test that cannot be run here. written: its standard output.
+    passed: whether a test in Python passed.
     """
 
     end: Literal["ok", "error", "timeout", "output", "unusable"]
@@ -68,12 +72,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Protections:
-    """What a program cannot do here; time, memory, size of files and output are always limited.
+    """What programs are prevented from here; time, memory, file size and output are always limited.
 
-    network: reach any. reads: read anything but the Python installation and the system's libraries. writes: write
-    anywhere but in its folder, or to more than its share of it. processes: start more than 64. others: see or signal a
-    process that is not its own. leftovers: leave a process behind, whatever it tries. why: where some are missing,
-    what the kernel said.
+    network: use of any network. reads: reading anything but the Python installation and the system's libraries.
+    writes: writing outside their folder, or more than allowed in it. processes: starting more than 64. others: seeing
+    or signalling other processes. leftovers: leaving a process behind. why: the kernel's reason, if some are missing.
     """
 
     network: bool
@@ -86,7 +89,7 @@ class Protections:
 
 
 def protections() -> Protections:
-    """What is in force on this machine, found by running a program. Raises SandboxError."""
+    """The protections in force on this machine, found by running a program. Raises SandboxError."""
     mode, why = _mode()
     spaces, apart = mode in ("root", "user"), mode != "limits"
     bounded = mode in ("root", "other") or os.getuid() != 0
@@ -104,9 +107,9 @@ _asking = threading.Lock()
 
 @lru_cache(maxsize=1)
 def _strictest() -> tuple[str, str]:
-    """The strictest mode that works here, and why a stricter one does not."""
+    """The strictest mode that works here, and why stricter ones do not."""
     if sys.platform != "linux":
-        raise SandboxError("programs are run on Linux only")
+        raise SandboxError("programs can be run only on Linux")
     from rewardspec.rewards.code.runner.confine import MODES
 
     why = []
@@ -121,7 +124,7 @@ def _strictest() -> tuple[str, str]:
         if found == [Result("ok", "héllo\n")]:
             if mode in ("root", "user"):
                 return mode, ""
-            _log.warning("programs run with the network and the file system in reach (%s)", "; ".join(why))
+            _log.warning("programs run with access to the network and the file system (%s)", "; ".join(why))
             return mode, "; ".join(why)
         why.append(f"{mode}: {found[0].end}")
     raise SandboxError("; ".join(why))
@@ -135,10 +138,10 @@ def run_with_inputs(program: str, inputs: Sequence[str], limits: Limits, *, mode
 def run_with_tests(
     program: str, setup: str, tests: Sequence[dict[str, Any]], limits: Limits, *, mode: str | None = None
 ) -> list[Result]:
-    """Run a program, and after it `setup`, once for each test in Python. Raises SandboxError.
+    """Run a program and then `setup`, once for each test in Python. Raises SandboxError.
 
     tests: {"imports": ..., "code": ...}, texts in Python, or {"function": name, "args": list, "expected": value}. They
-    are decided in a process that runs nothing of the program's.
+    are decided in a process that runs no code of the program.
     """
     mode = mode or _mode()[0]
     secrets = os.memfd_create("tests")
@@ -171,7 +174,7 @@ def _run(request: dict[str, Any], limits: Limits, mode: str | None, *files: int)
     if not lines or "ready" not in lines[0]:
         raise SandboxError(lines[0]["refused"] if lines else "Python does not start")
     found = [Result(**line) for line in lines[1:]]
-    # a program that did away with its supervisor has failed
+    # a program that killed its supervisor has failed
     return found + [Result("error")] * (request["count"] - len(found))
 
 
@@ -183,9 +186,9 @@ def _lines(request: bytes, seconds: float, files: tuple[int, ...]) -> list[dict[
         "rewardspec.rewards.code": str(folder),
     }
     command = [sys.executable, "-S", "-s", "-P", "-c", _CHILD.format(packages)]
-    # nothing of this process's environment; equal programs hash, and so order their sets, equally
+    # no variable of this process; a fixed hash seed, so that equal programs order their sets equally
     environment = {"PYTHONHASHSEED": "0"}
-    if "LD_LIBRARY_PATH" in os.environ:  # some Pythons do not start without
+    if "LD_LIBRARY_PATH" in os.environ:  # some Pythons do not start without it
         environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     try:
         process = subprocess.Popen(
@@ -198,7 +201,7 @@ def _lines(request: bytes, seconds: float, files: tuple[int, ...]) -> list[dict[
             pass_fds=files,
         )
     except OSError as error:
-        raise SandboxError(f"no process can be started: {error.strerror}") from None
+        raise SandboxError(f"cannot start a process: {error.strerror}") from None
     with process:
         alarm = threading.Timer(seconds, process.kill)
         alarm.start()

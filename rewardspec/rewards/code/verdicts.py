@@ -1,4 +1,4 @@
-"""Programs run on their tests: what each came to. Equal programs with equal tests are run once."""
+"""The verdicts on programs, from running their tests. Equal programs with equal tests are run once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rewardspec.rewards.code.sandbox import Limits, Result, SandboxError, protec
 from rewardspec.rewards.reward import each
 from rewardspec.text.diagnostics import shorten
 
-KEPT = 16384  # verdicts, for the rewards of one batch
+KEPT = 16384  # verdicts that are cached, so that the rewards of one batch share them
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a program came to on its tests."""
+    """How many of its tests a program passed. clean: whether all tests ran without an error."""
 
     passed: int
     tests: int
@@ -35,9 +35,9 @@ class Verdict:
 def verdicts(
     completions: Sequence[str], tests: Sequence[object], limits: Limits, workers: int | None
 ) -> list[Verdict | None]:
-    """The verdict on each program, None where there can be none. Raises BadReference.
+    """The verdict on each program; None if it cannot be run or tested here. Raises BadReference.
 
-    Equal programs with equal tests are run once, and the last verdicts are kept.
+    Equal programs with equal tests are run once, and the last verdicts are cached.
     """
     known: dict[object, Tests] = {}
 
@@ -47,11 +47,11 @@ def verdicts(
             known[key] = read_tests(given)
         return known[key]
 
-    parsed = each(read, list(tests))  # a list keeps what it holds, and so each id means one object
+    parsed = each(read, list(tests))  # the list keeps its objects alive, so each id means one object
     try:
         protections()
     except SandboxError as error:
-        _log.warning("no program can be run: %s", error)
+        _log.warning("programs cannot be run: %s", error)
         return [None] * len(parsed)
     threads = ThreadPoolExecutor(workers or _processors())
     try:
@@ -59,7 +59,7 @@ def verdicts(
         asked = [_verdict(threads, *each, limits) for each in zip(programs, parsed, strict=True)]
         return [future.result() for future in asked]
     finally:
-        threads.shutdown(cancel_futures=True)  # an interrupt waits for the programs that run, for no others
+        threads.shutdown(cancel_futures=True)  # an interrupt waits only for programs that are running
 
 
 def _processors() -> int:
@@ -98,7 +98,7 @@ def _run(program: str, tests: Tests, limits: Limits) -> Verdict | None:
         _log.warning("a program could not be run: %s", error)
         return None
     if any(result.end == "unusable" for result in results):
-        _log.warning("a test needs what is not here: %s", shorten(str(tests.in_python[0]), 200))
+        _log.warning("a test needs something that is not installed: %s", shorten(str(tests.in_python[0]), 200))
         return None
     return Verdict(sum(passed), count, all(result.end == "ok" for result in results))
 

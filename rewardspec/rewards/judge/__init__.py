@@ -1,4 +1,4 @@
-"""A language model as judge of completions. `README.md` says what its answers can do, and where a key goes."""
+"""A language model as judge of completions. `README.md` describes what its answers can do, and where a key is sent."""
 
 from rewardspec.rewards.judge.key import allow_key
 from rewardspec.rewards.judge.rewards import rubric

@@ -1,4 +1,4 @@
-"""The score in what a judge wrote."""
+"""The score in the answer of a judge."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-LONGEST = 100_000  # characters from the end that are read: many times what a judge is asked to write
-MOST_READ = 10 * LONGEST  # characters that are read as JSON, again and again where objects do not end
+LONGEST = 100_000  # characters that are read, from the end: many times the length of a normal answer
+MOST_READ = 10 * LONGEST  # characters read as JSON in all: objects that do not end are read repeatedly
 _LABEL = r"(?:score|rating|grade)"
 _VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
-# Nothing in it gives back what it took, or the time would grow with the square of a run of white space.
+# All its quantifiers are possessive: with backtracking, time would grow with the square of a run of white space.
 _LABELLED = re.compile(  # `Score: 1`, `**Score**: 1`, `score is 1`, `<score>1`, `Score (0 to 1): 1`, `score: \boxed{1}`
     rf"(?<![\w/]){_LABEL}['\"*_`]*+(?:\s*+\([^()\n]{{0,40}}+\))?\s*+"
     r"(?:[:=>]|(?:is|of|should\ be)\b\s*+[:=]?+(?=\W*+(?:boxed\W*+)?[0-9]))"
     rf"[\s'\"*_`$({{\[]*+(?:\\boxed\s*+{{\s*+)?(?P<value>{_VALUE})?(?=(?P<more>.{{0,12}}))",
     re.IGNORECASE,
 )
-# `1/2`, `0,5`, `50%`, `1e5`, `1 or 0`, `0 - 1`: no score of which the first number could be taken
+# `1/2`, `0,5`, `50%`, `1e5`, `1 or 0`, `0 - 1`: the first number is not the score
 _GOES_ON = re.compile(r"[\w%/]|\.[0-9]|\s*[/%,;|~–-]\s*[0-9]|\s+(?:or|to|and|out of)\s+[0-9]", re.IGNORECASE)
 _LONE = re.compile(_VALUE)
 _OPENS = re.compile(r"\{\s*\"")
 
 
 def find_score(said: str, scores: Sequence[float]) -> float | None:
-    """The one of `scores` that a judge gave, None for none.
+    """The one of `scores` that a judge gave; None if it gave none of them.
 
-    Its last word counts: the last `Score: X`, or JSON object with a key `score`, whichever is later; without
-    either, a last line that is nothing but a number. What a reasoning model thought before `</think>` is not read.
+    `Score: 1` or `{"score": 1}`: the later one counts if there are several. Without either, a last line that is only a
+    number counts. The thought of a reasoning model, before `</think>`, is not read.
     """
     text = said[-LONGEST:].rpartition("</think>")[2]
-    if text.lstrip().startswith("<think>"):  # a thought that never came to an end
+    if text.lstrip().startswith("<think>"):  # a thought without an end
         return None
     try:
         objects = list(_objects(text))
@@ -45,19 +45,19 @@ def _labelled(found: re.Match[str]) -> float | None:
     value, more = found["value"], found["more"]
     if value is None or _GOES_ON.match(more):
         return None
-    if "\n" in found[0] and more.strip(" \t*_`$'\"(){}[]."):  # a heading, and a list below it
+    if "\n" in found[0] and more.strip(" \t*_`$'\"(){}[]."):  # a heading with a list below
         return None
     return float(value)
 
 
 class _TooMuch(Exception):
-    """A text that would be read over and over."""
+    """The text would be read too many times."""
 
 
 def _objects(text: str) -> Iterator[tuple[int, object]]:
-    """The outermost JSON objects with a key `score`: where they end, and what is under the key.
+    """(end, score) of each outermost JSON object with a key `score`.
 
-    Where one does not come to an end, those inside it are tried. Raises _TooMuch where that adds up.
+    If an object does not end, those inside it are tried. Raises _TooMuch if that takes too long.
     """
     decoder, end, left = json.JSONDecoder(), 0, MOST_READ
     while found := _OPENS.search(text, end):
@@ -68,7 +68,7 @@ def _objects(text: str) -> Iterator[tuple[int, object]]:
             value, whole = decoder.raw_decode(text, found.start())
         except json.JSONDecodeError as error:
             left -= max(error.pos - found.start(), LONGEST // 100)  # Python counts the lines before an error
-        except (ValueError, RecursionError):  # a number of too many digits
+        except (ValueError, RecursionError):  # a number with too many digits
             left -= LONGEST // 10
         else:
             left -= whole - found.start()

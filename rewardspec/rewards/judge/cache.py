@@ -1,4 +1,4 @@
-"""Answers of judges, kept on disk by what was asked: one SQLite file, which several processes can use at once."""
+"""Answers of judges, cached on disk by request: one SQLite file, which several processes can use at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILE = "judge.sqlite"
 
 
 def cache_folder(cache: str) -> Path | None:
-    """The folder that `cache` names: `user` for the user's own, None for `none`."""
+    """The folder that `cache` names: for `user` the user's cache folder, for `none` None."""
     if cache == "none":
         return None
     if cache == "user":
@@ -23,7 +23,7 @@ def cache_folder(cache: str) -> Path | None:
 
 
 def recall(folder: Path, requests: Iterable[str]) -> dict[str, str] | None:
-    """The answers there are; None, with a warning, where the file cannot be used."""
+    """The cached answers, by request; None, with a warning, if the file cannot be used."""
     found = {}
     try:
         with _opened(folder) as file:
@@ -32,25 +32,25 @@ def recall(folder: Path, requests: Iterable[str]) -> dict[str, str] | None:
                 if row and isinstance(row[0], str):
                     found[request] = row[0]
     except (sqlite3.Error, OSError) as error:
-        _LOG.warning("no cache of a judge's answers: %s: %s", folder / _FILE, error)
+        _LOG.warning("the cache of a judge's answers cannot be used: %s: %s", folder / _FILE, error)
         return None
     return found
 
 
 def keep(folder: Path, answers: Mapping[str, str]) -> None:
-    """Keeps answers for `recall`; a warning where that cannot be done."""
+    """Save answers for `recall`; a warning if that fails."""
     if not answers:
         return
     try:
         with _opened(folder) as file, file:
             file.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", answers.items())
     except (sqlite3.Error, OSError) as error:
-        _LOG.warning("a judge's answers were not kept: %s: %s", folder / _FILE, error)
+        _LOG.warning("a judge's answers could not be saved: %s: %s", folder / _FILE, error)
 
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for this call alone: one that outlives a fork would spoil the file."""
+    """A connection for this call only: one that is shared across a fork would corrupt the file."""
     folder.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(folder / _FILE, timeout=30)) as file:
         file.execute("PRAGMA journal_mode = WAL")

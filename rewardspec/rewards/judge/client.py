@@ -1,7 +1,7 @@
-"""Asks an OpenAI-compatible endpoint for many chat completions at once.
+"""Many chat completions at once from an OpenAI-compatible endpoint.
 
-httpx alone, not the `openai` client: what is asked again, how long it waits and what stops a batch are decided
-here, and environment variables other than those documented change nothing.
+It uses httpx, not the `openai` client: retries, waiting times and the end of a batch are decided here, and only the
+documented environment variables have an effect.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
     import httpx
 
 FIRST_PAUSE = 0.5  # seconds before the second attempt; twice as long before each further one
-LONGEST_PAUSE = 120.0  # seconds, whatever an endpoint asks for in Retry-After
-LONGEST_REPLY = 4 << 20  # bytes of a reply, inflated: many times what a judge is asked to write
-LONGEST_REFUSAL = 1 << 16  # bytes that are read of a reply that is an error
-FEWEST_FAILURES = 8  # in a row, all attempts used up, before an endpoint counts as down
+LONGEST_PAUSE = 120.0  # seconds, even if Retry-After is longer
+LONGEST_REPLY = 4 << 20  # bytes of a decompressed reply: many times the length of a normal answer
+LONGEST_REFUSAL = 1 << 16  # bytes of an error reply that are read
+FEWEST_FAILURES = 8  # requests in a row without an answer before an endpoint counts as down
 
-_AGAIN = {408, 409, 425, 429}  # and all from 500
-# what servers say (OpenAI, vLLM, SGLang, llama.cpp, TGI, Azure) of one text, not of the settings
+_AGAIN = {408, 409, 425, 429}  # statuses to retry, and all from 500
+# errors of servers (OpenAI, vLLM, SGLang, llama.cpp, TGI, Azure) about one text, not about the settings
 _TOO_LONG = re.compile(
     r"context.{0,9}(length|size|window)|(prompt|input|string|request)\b.{0,20}\btoo (long|large)|longer than the"
     r"|exceeds? the maximum number of tokens|must have less than \d+ tokens",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(r"content.?(filter|policy|management)", re.IGNORECASE)
-_DICE = random.Random()  # its own: draws from the shared one would change what a seeded trainer does
+_DICE = random.Random()  # not the shared generator: draws from it would change a seeded run
 
 
 class EndpointError(RuntimeError):
-    """The endpoint refuses a request and would refuse it again: a fault of the settings, not of a rollout."""
+    """The endpoint refuses a request for good: a fault of the settings, not of a rollout."""
 
 
 class Unanswered(Exception):
     """A request without an answer.
 
-    why: a cause that many can share. detail: what was said of this one. down: whether the endpoint may be gone.
+    why: the cause, the same text for many requests. detail: about this request. down: whether the endpoint may be down.
     """
 
     def __init__(self, why: str, detail: str = "", down: bool = False):
@@ -63,9 +63,9 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where chat completions are asked for, and how.
+    """An endpoint for chat completions.
 
-    url: the full address. key: an empty one for none. timeout: seconds for one attempt as a whole.
+    url: the full address. key: empty for none. timeout: seconds for one whole attempt.
     """
 
     url: str
@@ -77,7 +77,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What came back: status and reason, the body as text without our key, seconds to wait that it asks for."""
+    """A reply: status and reason, the body as text without our key, and the seconds of its Retry-After."""
 
     status: int
     reason: str
@@ -86,7 +86,7 @@ class _Answer:
 
     @property
     def short(self) -> str:
-        """The body in one short line of characters that are seen."""
+        """The body in one short line of visible characters."""
         return shown(" ".join(self.text.split())[:300])
 
 
@@ -110,17 +110,17 @@ def ask_all(
     answers: dict[str, str],
     answered: Callable[[], None] = lambda: None,
 ) -> dict[str, Unanswered]:
-    """The requests without an answer. The texts of the others are put into `answers`, and stay there on errors.
+    """The requests without an answer, by name; the answers of the others are put into `answers`, even on errors.
 
-    `answered` is called after each, in the thread that asks. At most `concurrency` are under way at once. They run in
-    a thread with an event loop of its own, so it makes no difference whether the caller's thread runs one.
+    `answered` is called after each answer, in the client's thread. At most `concurrency` requests run at once, in a
+    thread with its own event loop, so the caller may run one, too.
     Raises EndpointError, and ModuleNotFoundError without httpx.
     """
     httpx = client_library()
     try:
         httpx.URL(endpoint.url)
     except httpx.InvalidURL as error:
-        raise ValueError(f"{endpoint.url} is no address: {error}") from None
+        raise ValueError(f"{endpoint.url} is not an address: {error}") from None
     missing: dict[str, Unanswered] = {}
     if requests:
         _apart(_ask_all(endpoint, requests, answers, answered, missing))
@@ -128,9 +128,9 @@ def ask_all(
 
 
 def _apart(work: Coroutine[Any, Any, None]) -> None:
-    """Runs to the end in a thread of its own; an interrupt of the waiting thread ends it at once.
+    """Run a coroutine in a separate thread; an interrupt of the waiting thread cancels it at once.
 
-    Not `asyncio.run` here: it fails inside a running loop, and leaves the thread without one that a trainer made.
+    `asyncio.run` in this thread would fail inside a running loop, and would remove a loop that a trainer has set.
     """
     handle: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
 
@@ -145,7 +145,7 @@ def _apart(work: Coroutine[Any, Any, None]) -> None:
         try:
             done.result()
         except BaseException:
-            with suppress(RuntimeError, TimeoutError):  # a loop that is closed, or never ran: the error is its own
+            with suppress(RuntimeError, TimeoutError):  # the loop is closed or never ran: its error is raised
                 loop, task = handle.result(timeout=1)
                 loop.call_soon_threadsafe(task.cancel)
             raise
@@ -162,7 +162,7 @@ async def _ask_all(
 
     left = iter(requests.items())
     failures = 0  # in a row
-    # no compression: what is small on the way and large here has to be looked for in it
+    # no compression: a small reply could decompress to a huge one
     headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "identity"})
     if endpoint.key:
         headers["Authorization"] = f"Bearer {endpoint.key.reveal()}"
@@ -170,13 +170,13 @@ async def _ask_all(
 
     async def work() -> None:
         nonlocal failures
-        # a client each: one for all looks through all its connections for every request. The time limit is on an
-        # attempt as a whole: httpx's own start anew with every byte.
-        # A redirect is not followed: it would carry the key, or the rollout, elsewhere.
+        # One client for each worker: a shared one searches all its connections for every request. The time limit is
+        # for a whole attempt: httpx's limits restart with every byte.
+        # Redirects are not followed: they would carry the key, or the rollout, elsewhere.
         async with httpx.AsyncClient(headers=headers, timeout=None, verify=trust, follow_redirects=False) as client:
             for name, body in left:
                 if failures >= max(FEWEST_FAILURES, endpoint.concurrency):
-                    missing[name] = Unanswered("not asked, the endpoint seems to be down")
+                    missing[name] = Unanswered("not sent, the endpoint seems to be down")
                     continue
                 try:
                     answers[name] = await _ask(client, endpoint, body)
@@ -222,7 +222,7 @@ async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str,
 
 
 async def _answer(client: httpx.AsyncClient, endpoint: Endpoint, content: bytes) -> _Answer:
-    """What comes back for one request. Raises Unanswered for a body that is too long, and httpx's RequestError."""
+    """The reply to one request. Raises Unanswered for a body that is too long, and httpx's RequestError."""
     async with client.stream("POST", endpoint.url, content=content) as response:
         text = (await _body(response)).decode("utf-8", "replace")
     return _Answer(
@@ -234,13 +234,13 @@ async def _answer(client: httpx.AsyncClient, endpoint: Endpoint, content: bytes)
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """The body, inflated as it comes, no more than is allowed of it; of an error as much as is read."""
+    """The body, decompressed while it is read. Raises Unanswered if it is too long; the body of an error is cut."""
     import httpx
 
     most = LONGEST_REPLY if response.is_success else LONGEST_REFUSAL
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise Unanswered("replies are compressed, which was not asked for", down=True)
+        raise Unanswered("replies are compressed, but no compression was accepted", down=True)
     inflate = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding not in ("", "identity") else None
     parts: list[bytes] = []
     size = sent = 0
@@ -258,7 +258,10 @@ async def _body(response: httpx.Response) -> bytes:
 
 
 def _failure(endpoint: Endpoint, answer: _Answer) -> Unanswered:
-    """What went wrong, where asking again may help. Raises Unanswered where it cannot, EndpointError for all."""
+    """The failure of an attempt that may be retried.
+
+    Raises Unanswered if this request would fail again, EndpointError if all requests would.
+    """
     status, said = answer.status, answer.short
     if (status in _AGAIN or status >= 500) and "insufficient_quota" not in answer.text:
         return Unanswered(f"had status {status}", said, down=True)
@@ -271,11 +274,11 @@ def _failure(endpoint: Endpoint, answer: _Answer) -> Unanswered:
 
 
 def _text(endpoint: Endpoint, answer: _Answer) -> str:
-    """What the model wrote, without our key, which JSON may hold in escapes. Raises Unanswered."""
+    """The text that the model wrote, without our key (JSON may have hidden it in escapes). Raises Unanswered."""
     try:
         choice = _Reply.model_validate_json(answer.text).choices[0]
     except ValidationError:
-        raise Unanswered("replies are no chat completion", answer.short) from None
+        raise Unanswered("replies are not chat completions", answer.short) from None
     if choice.finish_reason == "length":
         raise Unanswered("cut off at max_tokens")
     if choice.message.refusal or choice.finish_reason == "content_filter":
@@ -284,7 +287,7 @@ def _text(endpoint: Endpoint, answer: _Answer) -> str:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """Seconds that the endpoint asks us to wait, 0 if it does not."""
+    """The seconds of Retry-After; 0 without it."""
     value = response.headers.get("Retry-After", "")
     with suppress(ValueError):
         return max(float(value), 0.0) if math.isfinite(float(value)) else 0.0

@@ -1,4 +1,4 @@
-"""The key of a judge: which endpoints it goes to, and how it is kept out of everything that they say."""
+"""The API key of a judge: the endpoints that may get it, and how it is kept out of logs and messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 from rewardspec.rewards.judge.library import client_library
 
-HOSTS = "REWARDSPEC_KEY_HOSTS"  # further endpoints that OPENAI_API_KEY may go to, separated by commas
-HOME = "https://api.openai.com/v1"  # whose key it is where OPENAI_BASE_URL is not set
-_LEAST = 6  # characters of a key that is hidden: what local servers take for one, such as `x`, stands in any text
-_PART = 12  # characters of a key that are hidden with what follows them: an endpoint may cut what it repeats
+HOSTS = "REWARDSPEC_KEY_HOSTS"  # more endpoints that may get OPENAI_API_KEY, separated by commas
+HOME = "https://api.openai.com/v1"  # the endpoint of the key if OPENAI_BASE_URL is not set
+_LEAST = 6  # characters of a key that is hidden: dummy keys of local servers, such as `x`, occur in any text
+_PART = 12  # characters of a key that are enough to hide it: an endpoint may repeat only its beginning
 
-_allowed: set[str] = set()  # by the program itself
+_allowed: set[str] = set()  # by `allow_key`
 
 
 def allow_key(*addresses: str) -> None:
@@ -26,9 +26,9 @@ def allow_key(*addresses: str) -> None:
 
 
 def key_for(url: str) -> Secret:
-    """The key of the environment, for requests to an address; an empty one where there is none.
+    """The key in the environment, for requests to an address; empty if there is none.
 
-    Raises ValueError where the key is not for that address: a spec may name any, and a key is the user's to give.
+    Raises ValueError if the address may not get the key: a spec can name any address, but only the user gives the key.
     """
     key = Secret(os.environ.get("OPENAI_API_KEY", ""))
     if not key:
@@ -37,17 +37,17 @@ def key_for(url: str) -> Secret:
     given = [origin(part) for part in os.environ.get(HOSTS, "").split(",") if part.strip()]
     if asked not in {home, *given, *_allowed}:
         raise ValueError(
-            f"OPENAI_API_KEY belongs to {home}, and {asked} would be sent it: allow that with {HOSTS}={asked}, "
+            f"OPENAI_API_KEY belongs to {home}, but would be sent to {asked}: allow that with {HOSTS}={asked}, "
             f"with `rewardspec score --key-host {asked}`, or with `rewardspec.rewards.judge.allow_key`; "
-            "an endpoint that needs no key is asked without one by `key: none`"
+            "for an endpoint that needs no key, set `key: none`"
         )
     return key
 
 
 def origin(address: str) -> str:
-    """Scheme, host and port of an address as the client that asks it reads them; https where it names none.
+    """Scheme, host and port of an address, as the HTTP client reads them; https if it has no scheme.
 
-    Raises ValueError for one that is none, without repeating what may be a password in it.
+    Raises ValueError for a malformed address, without repeating it: it may contain a password.
     """
     httpx = client_library()
     address = address.strip()
@@ -56,18 +56,18 @@ def origin(address: str) -> str:
         if url.scheme not in ("http", "https") or not url.host or url.userinfo:
             raise httpx.InvalidURL("no host")
     except httpx.InvalidURL:
-        raise ValueError("a host that a key may go to is written as https://host or http://host:port") from None
+        raise ValueError("write a host that may get the key as https://host or http://host:port") from None
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{url.scheme}://{host}" + (f":{url.port}" if url.port else "")
 
 
 class Secret:
-    """A key that shows in no `repr`, and that is taken out of texts. Raises ValueError for what no key can be."""
+    """A key that no `repr` shows and that can be removed from texts. Raises ValueError for impossible characters."""
 
     def __init__(self, key: str):
         self._key = key.strip()
         if not (self._key.isascii() and self._key.isprintable()):
-            raise ValueError("OPENAI_API_KEY has characters in it that no key has")
+            raise ValueError("OPENAI_API_KEY has characters that no key has")
         forms = sorted({self._key, quote(self._key, safe="")}, key=len, reverse=True)
         parts = [re.escape(form) for form in forms]
         parts += [re.escape(form[:_PART]) + r"[\w.~%+/=-]*" for form in forms if len(form) > _PART]
@@ -87,13 +87,13 @@ class Secret:
         return self._key
 
     def hide(self, text: str) -> str:
-        """A text without the key, also where it was cut off."""
+        """A text without the key, even if it contains only the beginning of the key."""
         return self._shown.sub("***", text) if self._shown else text
 
 
 @contextmanager
 def hidden_in_logs(key: Secret) -> Iterator[None]:
-    """While it lasts, what the client logs of requests and replies is without the key."""
+    """Within this context the client's log messages do not contain the key."""
 
     def hide(record: logging.LogRecord) -> bool:
         record.msg, record.args = key.hide(record.getMessage()), None

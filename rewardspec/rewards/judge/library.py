@@ -1,4 +1,4 @@
-"""The HTTP client of a judge, which is installed with `rewardspec[rewards]`."""
+"""The HTTP client of a judge, installed with `rewardspec[rewards]`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from types import ModuleType
 
 
 def client_library() -> ModuleType:
-    """httpx. Raises ModuleNotFoundError, with the way out."""
+    """httpx. Raises ModuleNotFoundError, which names the package to install."""
     try:
         import httpx
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("a judge is asked through httpx: pip install 'rewardspec[rewards]'") from None
+        raise ModuleNotFoundError("a judge needs httpx: pip install 'rewardspec[rewards]'") from None
     return httpx

@@ -1,4 +1,4 @@
-"""What is sent to a judge, and to which address."""
+"""The requests to a judge: their bodies and their address."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ def body_of(
 
 
 def check_extra(extra: dict[str, Any] | None) -> None:
-    """Raises ValueError for fields of a request that are not for `extra` to say, or that JSON does not have."""
+    """Raise ValueError for fields that `extra` may not set, or that are not JSON."""
     clash = sorted({*(extra or {})} & {*_OWN_FIELDS})
     if clash:
         raise ValueError(f"`extra` cannot set {', '.join(clash)}")
     try:
         json.dumps(extra, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"`extra` holds what JSON cannot: {error}") from None
+        raise ValueError(f"`extra` is not JSON: {error}") from None
 
 
 def digest(url: str, body: dict[str, Any]) -> str:
-    """What identifies a request: everything that its answer depends on."""
+    """A hash of a request: of everything that its answer depends on."""
     return hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
 
 
 def endpoint_url(url: str | None) -> str:
-    """The address of chat completions: of `url`, else of OPENAI_BASE_URL. Raises ValueError."""
+    """The address for chat completions, from `url` or else OPENAI_BASE_URL. Raises ValueError."""
     if url is not None:
         return address_of(url, "`url`")
     if not os.environ.get("OPENAI_BASE_URL"):
-        raise ValueError("no judge to ask: give `url`, such as http://localhost:8000/v1, or set OPENAI_BASE_URL")
+        raise ValueError("the judge has no address: set `url`, such as http://localhost:8000/v1, or OPENAI_BASE_URL")
     return address_of(os.environ["OPENAI_BASE_URL"], "OPENAI_BASE_URL")
 
 
 def address_of(url: str, where: str) -> str:
-    """The address to be asked. Raises ValueError."""
+    """The address for chat completions of an endpoint. Raises ValueError."""
     url = url.strip()
     try:
         parts = urlsplit(url)
@@ -57,7 +57,7 @@ def address_of(url: str, where: str) -> str:
         odd = True
     if odd:
         raise ValueError(
-            f"{where} is an address such as http://localhost:8000/v1, without user name, password or query; "
-            "a key is read from OPENAI_API_KEY"
+            f"{where} must be an address such as http://localhost:8000/v1, without user name, password or query; "
+            "the key is read from OPENAI_API_KEY"
         )
     return url.rstrip("/") + "/chat/completions"

@@ -1,4 +1,4 @@
-"""`judge.rubric`: a language model as judge. What it is asked, and the score that it gives."""
+"""`judge.rubric`: the score that a language model gives by a rubric."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rewardspec.rewards.judge.client import Endpoint, Unanswered
 
 _LOG = logging.getLogger(__name__)
-_BETWEEN = 0.5  # seconds between two writes of what was answered
+_BETWEEN = 0.5  # seconds between two writes of answers to the cache
 
 Score = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -59,23 +59,23 @@ def rubric(
     retries: Annotated[int, Field(ge=0, le=100)] = 3,
     cache: str = "user",
 ) -> list[float | None]:
-    """The score that a language model gives each rollout by a rubric; None where it gave none.
+    """The score that a language model gives each rollout by a rubric; None if it gave none.
 
-    template: the name of a rubric in `specs/rubrics`, or a text with `{completion}` and, as needed, `{prompt}`,
-    `{answer}` and `{fence}` in it, a mark that no completion can know beforehand. It should ask for a last line
-    `Score: X`; JSON with a key `score` and a lone number as last line are understood as well. Only numbers in
-    `scores` count, which is the rubric's own for one that ships and has to be said for any other.
-    url: of an OpenAI-compatible endpoint, as `http://localhost:8000/v1`; else OPENAI_BASE_URL. key: OPENAI_API_KEY of
-    the environment, if that is set, or `none`. It goes to the host of OPENAI_BASE_URL (OpenAI's own where that is not
-    set) and to those in REWARDSPEC_KEY_HOSTS; for any other ValueError is raised.
-    temperature, max_tokens: null leaves them to the endpoint.
-    extra: further fields of a request, such as `{reasoning_effort: low}`.
+    template: the name of a rubric in `specs/rubrics`, or a text with `{completion}` and, if needed, `{prompt}`,
+    `{answer}` and `{fence}`, a mark that no completion can know in advance. It should ask for a last line `Score: X`;
+    JSON with a key `score`, or a last line that is only a number, are read as well. scores: the numbers that count; a
+    rubric of `specs/rubrics` has its own, any other needs them.
+    url: an OpenAI-compatible endpoint, such as `http://localhost:8000/v1`; by default OPENAI_BASE_URL. key: by default
+    OPENAI_API_KEY of the environment, if it is set; or `none`. The key is sent to the host of OPENAI_BASE_URL
+    (OpenAI's if that is not set) and to those in REWARDSPEC_KEY_HOSTS; ValueError is raised for any other.
+    temperature, max_tokens: null uses the endpoint's defaults.
+    extra: more fields of a request, such as `{reasoning_effort: low}`.
     timeout: seconds for one attempt. retries: attempts after the first, on 429, 5xx, time-outs and broken
     connections, with growing pauses.
-    cache: a folder on a local disk for answers to be had again, `user` for one in the user's cache, or `none`.
+    cache: a folder on a local disk for answers, `user` for one in the user's cache folder, or `none`.
 
-    answers: texts, lists of texts, or numbers; only read by a template with `{answer}`. BadReference is raised for
-    anything else, ValueError for settings that make no sense, EndpointError if the endpoint refuses (400, 401, 404).
+    answers: texts, lists of texts, or numbers; only read by a template with `{answer}`. Raises BadReference for
+    anything else, ValueError for contradictory settings, EndpointError if the endpoint refuses (400, 401, 404).
     Source: PAPO, Sec. 2.2 and App. A.3; PRS, App. B.
     """
     from rewardspec.rewards.judge.cache import cache_folder
@@ -100,7 +100,7 @@ def rubric(
 def _asked(
     endpoint: Endpoint, requests: dict[str, dict[str, Any]], allowed: Sequence[float], folder: Path | None
 ) -> tuple[dict[str, float], dict[str, Unanswered]]:
-    """The scores of the requests that have one, from `folder` or the endpoint, and what is wrong with the others."""
+    """The scores of requests, from `folder` or the endpoint, and the requests without a score."""
     from rewardspec.rewards.judge.cache import keep, recall
     from rewardspec.rewards.judge.client import Unanswered, ask_all
 
@@ -111,7 +111,7 @@ def _asked(
     last = -math.inf
 
     def keep_new(between: float = 0.0) -> None:
-        """Keep the answers that came since `between` seconds ago or more: they are paid for, whatever comes."""
+        """Save new answers, if the last save was `between` seconds ago or more: an error must not lose them."""
         nonlocal last
         if folder and held is not None and time.monotonic() - last >= between:
             new = {name: said[name] for name in _scores({n: a for n, a in said.items() if n not in kept}, allowed)}
@@ -131,13 +131,13 @@ def _asked(
 
 
 def _scores(said: dict[str, str], allowed: Sequence[float]) -> dict[str, float]:
-    """The scores of those answers that have one."""
+    """The scores of the answers that have one."""
     read = {name: find_score(answer, allowed) for name, answer in said.items()}
     return {name: score for name, score in read.items() if score is not None}
 
 
 def _warn(url: str, missing: Sequence[Unanswered], rollouts: int) -> None:
-    """One line on all rollouts of the batch without a score, with the first detail of each cause."""
+    """Log one line about the rollouts of a batch without a score, with the first detail of each cause."""
     if not missing:
         return
     first = {one.why: one.detail for one in reversed(missing)}

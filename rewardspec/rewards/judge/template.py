@@ -1,4 +1,4 @@
-"""The text of a rubric, one that ships or one of the spec's own, and how a rollout is put into it."""
+"""The text of a rubric, from `specs/rubrics` or from the spec, filled with a rollout."""
 
 from __future__ import annotations
 
@@ -33,43 +33,43 @@ def _shipped(name: str) -> tuple[str, tuple[float, ...]]:
 
 
 def rubric_text(template: str, scores: Sequence[float] | str) -> tuple[str, tuple[float, ...]]:
-    """The text to be filled in, and what it can give. Raises ValueError."""
+    """The text of a rubric, and its scores. Raises ValueError."""
     if re.fullmatch(r"[\w-]*", template):
         text, own = _shipped(template)
         if scores != "rubric" and set(scores) != set(own):
             given = ", ".join(f"{score:g}" for score in own)
-            raise ValueError(f"`scores`: the rubric `{template}` gives {given}; leave `scores` out")
+            raise ValueError(f"`scores`: the rubric `{template}` has the scores {given}; remove `scores`")
         return text, own
     if "{completion}" not in template:
-        raise ValueError("`template` has no `{completion}` in it, so it would judge nothing")
+        raise ValueError("`template` has no `{completion}`, so it would judge nothing")
     for word in re.findall(r"\{(\w+)\}", template):
         near = difflib.get_close_matches(word.lower(), _PLACES, n=1, cutoff=0.8)
         if near and word not in _PLACES:
-            raise ValueError(f"`template` has `{{{word}}}` in it; did you mean `{{{near[0]}}}`?")
+            raise ValueError(f"`template` has an unknown `{{{word}}}`; did you mean `{{{near[0]}}}`?")
     if isinstance(scores, str):
-        raise ValueError("`scores` has to name the numbers that a rubric of your own can give, such as [0, 0.5, 1]")
+        raise ValueError("your own rubric needs `scores`, the numbers that it can give, such as [0, 0.5, 1]")
     return template, tuple(scores)
 
 
 def filled(text: str, prompt: str, completion: str, answer: str) -> str:
-    """The rubric about one rollout; what is put in is not looked at again."""
-    # the mark depends on all of the text, so a completion cannot contain its own and close the fence
+    """The rubric filled with one rollout; places in the rollout's own texts are not filled."""
+    # the mark is a hash of all texts, so a completion cannot contain it and close the fence
     whole = "\0".join((prompt, completion, answer)).encode("utf-8", "surrogatepass")
     values = {"prompt": prompt, "completion": completion, "answer": answer}
-    # a server that reads control tokens anywhere would take `<|im_end|>` for the end of our message
+    # some servers read control tokens anywhere: `<|im_end|>` in a completion would end our message
     values = {place: _CONTROL_TOKEN.sub("< ", value) for place, value in values.items()}
     values["fence"] = hashlib.sha256(whole).hexdigest()[:12]
     return _PLACE.sub(lambda place: values[place[1]], text)
 
 
 def reference(answer: object) -> str:
-    """A ground truth as the judge reads it, a line each if there are several."""
+    """The text of a ground truth for the judge, one line for each answer if there are several."""
     if isinstance(answer, int | float) and not isinstance(answer, bool) and math.isfinite(answer):
         return str(answer)
     golds = [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, list | tuple) else []
     if not golds or not all(isinstance(gold, str) and gold.strip() for gold in golds):
         raise BadReference(
-            "the rubric compares with `answer`, which is a text, a list of texts or a number, none of them empty, "
+            "the rubric reads `answer`, which must be a text, a list of texts or a number, none of them empty, "
             f"not {answer!r:.80}"
         )
     return golds[0] if len(golds) == 1 else "\n".join(f"- {gold}" for gold in golds)
