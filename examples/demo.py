@@ -1,4 +1,4 @@
-"""The main job on the published set-ups of GDPO (arXiv:2601.05242): check, compile, run, count, compare on a log.
+"""Check, compile, run and count the published set-ups of GDPO (arXiv:2601.05242), then compare schemes on a log.
 
 Run it with `make demo`, or `python examples/demo.py` where rewardspec is installed.
 """

@@ -1,4 +1,4 @@
-"""What several specs make of one rollout log, side by side."""
+"""Advantages of several specs on one rollout log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIGITS = 4  # advantages that agree to these count as equal
 
 
 def advantages(spec: rewardspec.Spec, log: Log) -> np.ndarray:
-    """[N], each step one batch, as in training."""
+    """[N] advantages; each step is one batch, as in training."""
     fn = rewardspec.compile(spec)
     found = np.zeros(len(log.steps), dtype=np.float32)
     for step, rows in places(log.steps).items():
@@ -32,7 +32,7 @@ def advantages(spec: rewardspec.Spec, log: Log) -> np.ndarray:
 
 
 def places(keys) -> dict:
-    """Each key with the rows that have it."""
+    """Key to the rows that have it."""
     found: dict = {}
     for i, key in enumerate(keys):
         found.setdefault(key, []).append(i)
@@ -40,12 +40,12 @@ def places(keys) -> dict:
 
 
 def levels(values: np.ndarray, log: Log) -> float:
-    """Distinct advantages in a step, on average. Across steps the divisors of the batch step differ."""
+    """Distinct advantages in a step, mean over steps. The batch's normalisation differs between steps."""
     return float(np.mean([len(np.unique(values[rows].round(DIGITS))) for rows in places(log.steps).values()]))
 
 
 def distinct_groups(values: np.ndarray, log: Log) -> float:
-    """Distinct advantage groups in a step (GDPO, arXiv:2601.05242, Sec. 2), on average."""
+    """Distinct advantage groups in a step (GDPO, arXiv:2601.05242, Sec. 2), mean over steps."""
     found: dict = {}
     for rows in places(log.groups).values():
         found.setdefault(log.steps[rows[0]], set()).add(tuple(np.sort(values[rows].round(DIGITS) + 0.0)))
@@ -53,25 +53,25 @@ def distinct_groups(values: np.ndarray, log: Log) -> float:
 
 
 def orders(a: np.ndarray, b: np.ndarray, rows: list[int]) -> np.ndarray:
-    """For the pairs of a group that `a` or `b` puts in an order: 1 alike, 0 tied in one of them, -1 opposite."""
+    """For each pair of rollouts that `a` or `b` orders: 1 same order, 0 tied in one, -1 opposite order."""
     pairs = np.array(list(combinations(rows, 2)))
     ordered = [np.sign((x[pairs[:, 0]] - x[pairs[:, 1]]).round(DIGITS)) for x in (a, b)]
     return (ordered[0] * ordered[1])[(ordered[0] != 0) | (ordered[1] != 0)]
 
 
 def agreement(a: np.ndarray, b: np.ndarray, log: Log) -> tuple[float, float, float]:
-    """Shares of the ordered pairs within groups that are alike, tied in one, and opposite."""
+    """Fractions of the ordered pairs within groups: same order, tied in one, opposite order."""
     found = np.concatenate([orders(a, b, rows) for rows in places(log.groups).values()])
     return tuple(float((found == kind).mean()) for kind in (1, 0, -1))
 
 
 def flips(a: np.ndarray, b: np.ndarray) -> float:
-    """Share of rollouts that one scheme makes likelier and the other less likely."""
+    """Fraction of rollouts whose advantages have opposite signs."""
     return float((np.sign(a.round(DIGITS)) * np.sign(b.round(DIGITS)) < 0).mean())
 
 
 def most_disputed(a: np.ndarray, b: np.ndarray, log: Log) -> list[int]:
-    """The rows of the group with the most pairs in opposite order; among equals, with the largest difference."""
+    """The rows of the group with the most pairs in opposite order; ties go to the largest difference."""
 
     def dispute(rows: list[int]) -> tuple[int, float]:
         return int((orders(a, b, rows) < 0).sum()), float(np.abs(a[rows] - b[rows]).max())
@@ -80,10 +80,10 @@ def most_disputed(a: np.ndarray, b: np.ndarray, log: Log) -> list[int]:
 
 
 def show(console: Console, path: Path = LOG) -> None:
-    """Tables: each scheme on the same rollouts, each two of them against each other, and a group they dispute."""
+    """Print tables: each scheme on the same rollouts, each pair of schemes, and the group they dispute most."""
     specs = {label: rewardspec.load(SPEC, advantage=scheme) for label, scheme in SCHEMES.items()}
     log = read_log(path, specs["GRPO"])
-    import pyarrow.parquet  # of an extra; read_log says which where it is missing
+    import pyarrow.parquet  # optional: `read_log` raises with the extra to install
 
     found = {label: advantages(spec, log) for label, spec in specs.items()}
     groups, steps = len(set(log.groups)), len(set(log.steps))

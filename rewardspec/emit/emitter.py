@@ -1,7 +1,7 @@
 """Graph to torch source.
 
-The module written here is the only thing that ever runs: in process it is loaded from the same
-text that `rewardspec compile` prints. One line a value, under the spec's own names.
+Only this module ever runs: in process it is loaded from the text that `rewardspec compile` prints. Each value has a
+line, under its name in the spec.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.text.quoting import python_file
 
-LARGEST = 3.4e38  # about what float32 can hold
+LARGEST = 3.4e38  # about the largest float32
 
 HEAD = """\
 def advantages(columns, groups, *, step=None, total_steps=None, seed=0):
@@ -82,7 +82,9 @@ def _body(program: Program) -> str:
         if not made.isidentifier():
             later += _later(lines, "rewarded", [total], lambda: lines.number(total))
         arguments.append(f"total={made if made.isidentifier() else 'rewarded'}")
-    read = {node.attributes[0] for node, _ in lines.emitted if node.op == "column"}  # also what only a check reads
+    read = {
+        node.attributes[0] for node, _ in lines.emitted if node.op == "column"
+    }  # includes columns that only a check reads
     columns = [_column(column) for name, column in program.columns.items() if name in read]
     head = ["# The columns that are read, with their domains.", "COLUMNS = ["]
     head += [*(f"    {line}," for line in columns), "]", "", "", HEAD]
@@ -98,7 +100,7 @@ def _mapping(values: Mapping[str, str]) -> str:
 
 
 def _shares(program: Program, lines: Lines) -> list[str]:
-    """A function for the components' shares; nothing where the advantage is no sum of them."""
+    """The lines of a function for the components' shares; none if the advantage is not a sum of them."""
     found = find_shares(program.graph, program.advantage, len(program.components))
     if found is None:
         return []
@@ -107,7 +109,7 @@ def _shares(program: Program, lines: Lines) -> list[str]:
 
 
 def _later(lines: Lines, name: str, nodes: list[Node], result: Callable[[], str]) -> list[str]:
-    """A function inside the function, for what is computed when somebody asks for it."""
+    """The lines of an inner function, for a value that is computed on first access."""
     outer = lines.emitted
     lines.emitted, lines.indent = dict(outer), "        "
     lines.start([(n, False) for n in nodes])
@@ -127,7 +129,7 @@ def _column(column: Column) -> str:
         values = tuple(float(v) for v in domain.values)
         options["values"] = values
         if len({struct.pack("f", v) for v in values if abs(v) < 3e38}) < len(values):
-            options["fine"] = True  # float32 has one place for several of them
+            options["fine"] = True  # some of them are equal in float32
     else:
         options |= {
             key: float(end) for key, end in (("low", domain.lo), ("high", domain.hi)) if not isinstance(end, float)

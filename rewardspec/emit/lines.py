@@ -1,4 +1,4 @@
-"""Lines of a function: one a value, under the spec's own names; a value used once goes into its user's line."""
+"""Lines of a function, one for each value, under its name in the spec; a value used once is inlined."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rewardspec.ops.domain import Level
 _OWN_NAMES = {"batch", "columns", "groups", "step", "total_steps", "seed", "shares", "rewarded", "advantages"}
 _OWN_NAMES |= {"torch", "math", "EPS", "COLUMNS"}
 
-WIDEST = 100  # a value used once goes into its user's line up to about this many characters
+WIDEST = 100  # of a line with inlined values, about
 
 
 class Lines:
-    """The lines of one function, and what each value is called in it."""
+    """The lines of one function, and the name of each value."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -37,11 +37,11 @@ class Lines:
         self.lines += wrapped(f"{self.indent}{text}")
 
     def start(self, roots: Sequence[Key]) -> None:
-        """From here on lines are for these roots: what they use twice has a name."""
+        """Begin lines for these roots: a value that they use twice gets a name."""
         self.uses.count_from(list(roots))
 
     def take(self) -> list[str]:
-        """The lines so far, which are then no more."""
+        """Remove and return the lines so far."""
         lines, self.lines = self.lines, []
         return lines
 
@@ -54,7 +54,7 @@ class Lines:
     def source(self, node: Node, as_condition: bool, least: int) -> str:
         key = (node, as_condition)
         if key not in self.emitted:
-            for other in self.pending(key):  # what it takes comes first, without recursion
+            for other in self.pending(key):  # operands first, without recursion
                 self.emitted[other] = self.made(other)
         text, precedence = self.emitted[key]
         return f"({text})" if precedence < least else text
@@ -105,7 +105,7 @@ class Lines:
         return name, ATOM
 
     def fresh(self, node: Node, as_condition: bool) -> str:
-        """A variable name: the spec's own where it has one, else what the value is."""
+        """A new variable name: the name in the spec, or one from the operator."""
         base = self.graph.names.get(node)
         if base is None:
             inner = next((self.graph.names[a] for a in walk([node])[::-1] if a in self.graph.names), "value")
@@ -124,7 +124,7 @@ class Lines:
 
 
 def wrapped(line: str) -> list[str]:
-    """A line too wide to read, with the arguments of its last bracket on lines of their own."""
+    """The line; if it is too wide, with the arguments of its last bracket on separate lines."""
     if len(line) <= WIDEST or line[-1] not in ")}":
         return [line]
     depth = 0
@@ -151,5 +151,5 @@ def wrapped(line: str) -> list[str]:
     ends = [*cuts, len(line) - 1]
     parts = [line[a + 1 : b].strip() for a, b in zip([start, *cuts], ends, strict=True)]
     is_call = line[start] != "(" or line[start - 1].isalnum() or line[start - 1] == "_"
-    comma = "," if is_call else ""  # a comma would make a tuple of what is only in parentheses
+    comma = "," if is_call else ""  # in plain parentheses a comma would make a tuple
     return [line[: start + 1], *(f"{margin}    {part}{comma}" for part in parts if part), margin + line[-1]]

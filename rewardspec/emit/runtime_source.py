@@ -6,7 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result")  # in the order that a module has them
+FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result")  # in the order of a module
 
 
 @cache
@@ -25,12 +25,12 @@ def _parts() -> tuple[str, dict[str, tuple[str, frozenset[str]]]]:
 
 
 def support_names() -> set[str]:
-    """Every name that support code may define in a module."""
+    """All names that the support code can define in a module."""
     return set(_parts()[1])
 
 
 def support_source(body: str) -> str:
-    """The support code that the functions in `body` call, in its own order."""
+    """The support code that `body` needs, directly or indirectly, in the order of `FILES`."""
     head, parts = _parts()
     wanted: set[str] = set()
     queue = [n.id for n in ast.walk(ast.parse(body)) if isinstance(n, ast.Name)]

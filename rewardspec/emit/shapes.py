@@ -1,4 +1,4 @@
-"""Shapes in the graph that one kernel computes at once, and the sums whose rounding it is told of."""
+"""Parts of the graph that one kernel computes, and the summands from which kernels judge rounding."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rewardspec.ops.operators import REDUCTIONS
 
 Key = tuple[Node, bool]  # a value as a number (False) or as a condition (True)
 
-MOST_SUMMANDS = 64  # of one sum that are told apart when its rounding is judged
+MOST_SUMMANDS = 64  # of one sum, when its rounding is judged
 
 
 @dataclass(frozen=True)
 class Weighted:
-    """`sum of w * zscore(x)` over components, for one kernel to do at once."""
+    """The sum of w * zscore(x) over components, for one kernel."""
 
     terms: tuple[tuple[Node, Node | None], ...]  # (x, weight)
     over: Level
@@ -27,7 +27,7 @@ class Weighted:
 
 
 class Shapes:
-    """What there is to find in one graph; found once."""
+    """The patterns of one graph, cached for each node."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
@@ -69,12 +69,12 @@ class Shapes:
         return Weighted(tuple(terms), *kinds.pop()) if len(kinds) == 1 else None
 
     def summands(self, x: Node) -> list[Node] | None:
-        """The values that `x` was summed from: rounding shows in the last place of the largest.
+        """The values that `x` was summed from. Rounding is relative to the largest of them.
 
-        None where nothing was summed, or every sum is exact in every float type.
+        None if `x` is not a sum, or the sum is exact in every float type.
         """
         if self.fused(x):
-            return None  # its terms are never there one by one
+            return None  # its terms are never computed separately
         found = self.summed(x)
         if found is None or (exact_in_floats(x) and all(exact_in_floats(t) for t in found)):
             return None
@@ -89,13 +89,13 @@ class Shapes:
         if self.zscore(x):
             return None
         if match_center(self.graph, x) is not None:
-            return self.summed(x.args[0]) or [x.args[0]]  # the mean is no larger than the largest of the group
+            return self.summed(x.args[0]) or [x.args[0]]  # the mean is at most the largest of the group
         if x.operator.sums or x.operator.chooses:
             inner = [(a, self.summed(a)) for a in (x.args[1:] if x.op == "if" else x.args)]
             if (x.operator.chooses or x.op == "neg") and all(s is None for _, s in inner):
                 return None
             terms = [s if s is not None else [a] for a, s in inner]
-            if x.operator.chooses:  # what is not chosen is in no sum: it may be infinite, or have no value
+            if x.operator.chooses:  # the other operand may be infinite or undefined
                 chosen = self.chosen(x)
                 zero = self.graph.const(0)
                 terms = [[self.graph.if_(c, t, zero) for t in ts] for c, ts in zip(chosen, terms, strict=True)]
@@ -110,7 +110,7 @@ class Shapes:
         return None
 
     def chosen(self, x: Node) -> tuple[Node, Node]:
-        """Where the first and where the second operand of a choice is its value."""
+        """The conditions under which a choice takes its first and its second operand."""
         a, b = x.args[-2:]
         match x.op:
             case "if":
@@ -123,7 +123,7 @@ class Shapes:
 
 
 def is_exact(node: Node) -> bool:
-    """Whether a value was not rounded: measured, or picked among what was."""
+    """Whether a value is not rounded: measured, or chosen among measured values."""
     if node.op in ("column", "const", "count", "missing"):
         return node.domain.values is None or exact_in_floats(node)
     if node.op in ("min", "max", "if", "coalesce", "minimum", "maximum", "spread", "neg"):

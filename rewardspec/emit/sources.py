@@ -19,9 +19,9 @@ ATOM = 10  # precedence of a name or a call
 
 
 class Sources:
-    """One expression a node. source: gives the text of an operand, or the name of the line that computes it.
+    """The expression of each node. source: function to the text of an operand, or to the name of its line.
 
-    `source(node, as_condition, least)` is in parentheses where it is looser than `least`.
+    `source(node, as_condition, least)` has parentheses if its precedence is below `least`.
     """
 
     def __init__(self, shapes: Shapes, settling: Mapping[Node, Cancelling], source: Callable[[Node, bool, int], str]):
@@ -108,11 +108,11 @@ class Sources:
         return self.tensor(node, least) if tensor else self.source(node, as_condition, least)
 
     def tensor(self, node: Node, least: int = 0) -> str:
-        """A node's source as a tensor, also where it is a number in Python."""
+        """A node's source as a tensor; a Python number is converted."""
         return f"batch.value({self.number(node)})" if self.is_python(node) else self.number(node, least)
 
     def is_python(self, node: Node) -> bool:
-        """Whether the source of a node is a number in Python, not a tensor."""
+        """Whether the source of a node is a Python number, not a tensor."""
         if node.op in ("const", "missing") or (node.op == "given" and node.attributes[0] in ("eps", "pi")):
             return True
         if node not in self.python:
@@ -156,13 +156,13 @@ class Sources:
         return op.torch.format(*texts), op.precedence
 
     def as_measured(self, node: Node, i: int, text: str) -> str:
-        """A constant that is compared with what a column holds, rounded as the column is."""
+        """The source of operand `i`; a constant compared with values of a column is rounded as the column."""
         value = node.args[i].constant
         if value is None or node.op not in COMPARISONS:
             return text
         column = _picked_from(node.args[1 - i])
         if column is None or column.domain.values is not None:
-            return text  # computed, or values that are taken as declared
+            return text  # computed, or snapped to declared values
         bits = abs(value.numerator).bit_length()
         odd = abs(value.numerator) >> (((value.numerator & -value.numerator).bit_length() - 1) if value else 0)
         if value.denominator & (value.denominator - 1) == 0 and odd.bit_length() <= 8 and bits < 16:
@@ -190,7 +190,7 @@ class Sources:
         return text
 
     def covers(self, node: Node, level: Level) -> bool:
-        """Whether the tensor of a node surely has an element for every row (no broadcast left to do)."""
+        """Whether the tensor of a node surely has an element for every row, without broadcasting."""
         if node.level < level:
             return False
         if (
@@ -258,7 +258,7 @@ class Sources:
         return f"batch, [{values}], [{weights}], eps={eps}{ddof}{known}"
 
     def summands_argument(self, x: Node) -> list[str]:
-        """What tells a kernel how large the values were that `x` was summed from."""
+        """Arguments that give a kernel the magnitude of the summands of `x`."""
         fused = self.shapes.fused(x)
         if fused:
             arguments = [f"summands=lambda: largest_zscores({self.weighted_arguments(fused)})"]
@@ -270,7 +270,7 @@ class Sources:
 
 
 def _picked_from(node: Node) -> Node | None:
-    """The one column that all values of a node are picked from, constants aside; None where they are computed."""
+    """The only column among the values that a node chooses from; None if there are more, or values are computed."""
     found: set[Node] = set()
     seen, stack = {node}, [node]
     while stack:
@@ -295,9 +295,9 @@ def _picked_from(node: Node) -> Node | None:
 
 
 def _apart(nodes: list[Node]) -> Fraction | None:
-    """The least distance between two values of one node; None where it may be rounding, or hidden by it.
+    """The least distance between two values of one node, if rounding cannot hide it; else None.
 
-    It is known where all values are declared ones, or constants, and none is more than 1024 times as large.
+    All values must be declared ones or constants, and at most 1024 times that distance.
     """
     least, largest = [], Fraction(0)
     for node in nodes:

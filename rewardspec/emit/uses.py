@@ -1,4 +1,4 @@
-"""What every value is computed from, how often each is used, and which sums are settled."""
+"""The operands of each value in emitted source, how often each value is used, and sums that can cancel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rewardspec.ops.operators import ELEMENTWISE, REDUCTIONS, SPREADS
 
 @dataclass(frozen=True)
 class Cancelling:
-    """A sum whose terms can cancel to a remainder that is nothing but rounding.
+    """A sum whose terms can cancel, so that only rounding is left.
 
-    statistics: terms that a whole group was looked at for, whose rounding is that of the group. others: the rest.
+    statistics: terms computed from a whole group, whose rounding is that of the group. others: the rest.
     """
 
     statistics: tuple[Node, ...]
@@ -23,7 +23,7 @@ class Cancelling:
 
 
 class Uses:
-    """How often the values below some roots are used."""
+    """How often each value below some roots is used."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
@@ -31,13 +31,13 @@ class Uses:
         self.count: dict[Key, int] = {}
 
     def needs(self, key: Key) -> list[Key]:
-        """The values that one line takes: each as a number or as a condition."""
+        """The values that one line uses, each as a number or as a condition."""
         found = self.settling.get(key[0])
         terms = () if found is None or key[1] else (*found.statistics, *found.others)
         return [*self.inputs(key), *((term, False) for term in terms)]
 
     def inputs(self, key: Key) -> list[Key]:
-        """What a value is computed from, before terms that cancel are looked at."""
+        """The operands of a value, without the terms for `settled`."""
         node, as_condition = key
         if node.boolean and not as_condition:
             return [(node, True)]
@@ -59,15 +59,15 @@ class Uses:
         numbers = [a for i, a in enumerate(node.args) if not takes_condition(node, i)]
         op = ELEMENTWISE.get(node.op)
         if op is not None and op.hides_missing and node.domain.missing:
-            numbers *= 2  # they are looked at once more, for what is missing
+            numbers *= 2  # used again in the test for missing values
         if node.op in SPREADS:
             numbers += self.shapes.summands(node.args[0]) or ()
         return [(a, False) for a in numbers] + [(a, True) for a in conditions if a.constant != 1]
 
     def count_from(self, roots: list[Key]) -> None:
-        """Counts anew, for what is emitted from these roots. What settles stays found."""
+        """Reset `count` to the uses below these roots. `settling` is kept and extended."""
         self.find_settling(roots)
-        self.count = {root: 2 for root in roots}  # results have lines of their own
+        self.count = {root: 2 for root in roots}  # results have separate lines
         seen, stack = set(roots), list(roots)
         while stack:
             for key in self.needs(stack.pop()):
@@ -77,8 +77,8 @@ class Uses:
                     stack.append(key)
 
     def find_settling(self, roots: list[Key]) -> None:
-        """Finds the sums below the roots whose remainders are seen: by more than sums and measures of spread."""
-        observed = {node: None for node, _ in roots}  # a dict: they are looked at in an order of their own
+        """Find the sums below the roots that can cancel and that operators other than sums and spreads use."""
+        observed = {node: None for node, _ in roots}  # a dict, for a fixed order
         seen, stack = set(roots), list(roots)
         while stack:
             key = stack.pop()
@@ -99,7 +99,7 @@ class Uses:
 
 
 def takes_condition(node: Node, place: int) -> bool:
-    """Whether an operand is taken as a condition, not as a number."""
+    """Whether an operand is used as a condition, not as a number."""
     return node.boolean if node.op == "spread" else place in node.operator.conditions
 
 
@@ -123,7 +123,7 @@ def find_cancelling(shapes: Shapes, node: Node) -> Cancelling | None:
 
 
 def _terms(node: Node, sign: int = 1) -> list[tuple[Node, int]]:
-    """What a sum is the sum of, each with its sign. A deviation from a mean is one value."""
+    """The terms of a sum with their signs. A deviation from a mean is one term."""
     if not node.operator.sums or _is_deviation(node):
         return [(node, sign)]
     signs = [sign] * len(node.args) if node.op != "-" else [sign, -sign]

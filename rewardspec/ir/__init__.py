@@ -1,1 +1,1 @@
-"""The graph a spec comes down to: typed nodes, equal nodes one node."""
+"""The graph of a compiled spec: typed nodes; equal expressions are one node."""

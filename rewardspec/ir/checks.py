@@ -1,7 +1,7 @@
-"""What must be looked at while a compiled spec runs: operators that can have no result.
+"""Checks that a compiled spec makes when it runs: `a / b` with b from [0, 1] needs `b == 0` to be false.
 
-What `if`, `when` and `where` do not select never raises, so a check holds only where its value is
-asked for. `demand` follows that from the results down; what the domains prove needs no check.
+What `if`, `when` and `where` do not select never raises, so a check applies only where its value is evaluated.
+`demand` finds where, from the results down. What domains prove needs no check.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain
 from rewardspec.ops.operator import When
 from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
 
-MOST_PATHS = 8  # ways to reach a value that are told apart; beyond them it counts as always asked for
+MOST_PATHS = 8  # of a node; with more it counts as always evaluated
 
 Path = frozenset[Node]
 
 
 @dataclass(frozen=True)
 class Check:
-    """`bad` must hold nowhere; `what` says what it means if it does."""
+    """`bad` must be false everywhere; `what` is the error where it is true."""
 
     bad: Node
     what: str
@@ -55,7 +55,7 @@ def _key(path: Path) -> list[int]:
 
 
 def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set[Path]]:
-    """For every node the conditions under which its value is asked for, as alternatives."""
+    """For each node, the alternative conditions under which it is evaluated."""
     asked: dict[Node, set[Path]] = {node: set() for node in order}
 
     def ask(node: Node, path: Path) -> None:
@@ -70,10 +70,10 @@ def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set
     for root in roots:
         ask(root, frozenset())
     for node in reversed(order):
-        for path in sorted(asked[node], key=_key):  # an order of its own: nodes are made on the way
+        for path in sorted(asked[node], key=_key):  # sorted, because this makes nodes, whose order must not vary
             rules = node.operator.asked
             over = node.attributes[0] if node.op in REDUCTIONS else Level.BATCH if node.op == "copies" else None
-            outer = path if over is None else _over(graph, path, over)  # `copies`: all kept groups go into one draw
+            outer = path if over is None else _over(graph, path, over)  # `copies` draws once from all kept groups
             for place, arg in enumerate(node.args):
                 if place in rules:
                     when, other = rules[place]
@@ -84,14 +84,14 @@ def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set
 
 
 def _where(graph: Graph, when: When, other: Node) -> Path:
-    """The conditions that say that an operand is as it has to be for another to be asked for."""
+    """The conditions under which `other` is in the state `when`."""
     if when is When.HOLDS:
         return frozenset() if other.constant == 1 else conjuncts(other)
     return frozenset([graph.negation(other if when is When.FAILS else graph.present(other))])
 
 
 def _over(graph: Graph, path: Path, level: Level) -> Path:
-    """A path as seen from a coarser level: it is taken if any rollout takes it."""
+    """The path at a coarser level: it is taken if any rollout takes it."""
     coarse = {c for c in path if c.level <= level}
     fine = [c for c in path if c.level > level]
     if fine:
@@ -101,7 +101,7 @@ def _over(graph: Graph, path: Path, level: Level) -> Path:
 
 
 def _undefined(graph: Graph, node: Node, path: Path) -> Node:
-    """Whether a node has no result, given the conditions on the path to it."""
+    """Whether a node is undefined, given the conditions on the path to it."""
     undefined = node.operator.undefined
     assert undefined is not None, f"`{node.op}` always has a result"
     if not undefined.possible(*(_narrowed(a, path) for a in node.args)):
@@ -111,7 +111,7 @@ def _undefined(graph: Graph, node: Node, path: Path) -> Node:
 
 
 def _narrowed(node: Node, path: Path, depth: int = 8) -> Domain:
-    """The domain of a node, cut by the comparisons with constants on the path."""
+    """The domain of a node, narrowed by the comparisons with constants on the path."""
     domain = node.domain.present()
     op = ELEMENTWISE.get(node.op)
     if op is not None and op.arithmetic and depth and domain.values is None:

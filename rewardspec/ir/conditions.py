@@ -1,4 +1,4 @@
-"""What conditions say together: which hold where one does, and what is there where they do."""
+"""Implications of conditions: which others hold, and which values are present."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 from rewardspec.ir.node import Node
 from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, GROUP_SPREADS, REDUCTIONS
 
-MOST_KEPT = 10_000  # answers that are kept
+MOST_KEPT = 10_000  # cached results
 
 
 @lru_cache(maxsize=MOST_KEPT)
 def conjuncts(condition: Node) -> frozenset[Node]:
-    """The conditions that all hold where this one does."""
+    """The conditions that all hold where this one does: of `a and b` both."""
     if condition.op == "spread":
         return conjuncts(condition.args[0])
     if condition.op == "and":
@@ -22,7 +22,7 @@ def conjuncts(condition: Node) -> frozenset[Node]:
 
 @lru_cache(maxsize=MOST_KEPT)
 def disjuncts(condition: Node) -> frozenset[Node]:
-    """The conditions of which one holds where this one does."""
+    """The conditions of which at least one holds where this one does: of `a or b` both."""
     if condition.op == "or":
         return disjuncts(condition.args[0]) | disjuncts(condition.args[1])
     return frozenset([condition])
@@ -38,8 +38,8 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
         over, _ = x.attributes
         inside = where.constant == 1 or conjuncts(where) <= known
         if inside and not missing_despite(value, known):
-            return False  # this very rollout is in the subset
-        return not any(  # a spread, or a count, above 0 is one of something
+            return False  # this rollout itself is in the subset
+        return not any(  # a spread or count above 0 has values
             c.op == ">"
             and c.args[1].constant is not None
             and c.args[1].constant >= 0
@@ -50,7 +50,9 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
         )
     if x.op in ELEMENTWISE or x.op == "spread":
         return any(missing_despite(a, known) for a in x.args)
-    if any(x in c.args for c in known if c.op == "present" or c.op in COMPARISONS):  # one that holds has both operands
+    if any(
+        x in c.args for c in known if c.op == "present" or c.op in COMPARISONS
+    ):  # a comparison that holds has both operands
         return False
     if x.op == "if":
         then, otherwise = x.args[1:]

@@ -1,9 +1,10 @@
 """The exact value of a graph on one group of rollouts.
 
-Every eps is read as 0, so that what is counted or decided is the method, not its rounding guard.
-A value is a Fraction, a Surd, a Real, None where missing, or UNKNOWN where it hangs on a comparison that is
-too close to call. Conditions are three-valued then: a tie on one side of `or` does not hide a clear answer on
-the other. To ask an UNKNOWN whether it is 0 raises Inexact, so nothing is claimed of it by accident.
+`eps` is 0 here: counts and verdicts are about the method without its rounding guard.
+
+A value is a Fraction, a Surd, a Real, None where missing, or UNKNOWN where it depends on a comparison too close to
+call. Conditions are then three-valued: UNKNOWN or true is true. Comparing an UNKNOWN raises Inexact, so no claim is
+made about it by accident.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ Value = Number | float | Unknown | None
 
 
 class GroupEvaluator:
-    """Evaluates one node on one group after another, keeping what groups have in common.
+    """Evaluates one node on one group after another, and caches what groups have in common.
 
-    start: the nodes whose values a rollout comes with; nothing that only they need is computed.
+    start: the nodes whose values a rollout gives; nothing below them is computed.
     given: `step`, `total_steps`, `progress` as numbers.
-    floats: compute in floats, for what is shown and not claimed.
+    floats: compute in floats, for estimates only.
     """
 
     def __init__(self, root: Node, start: Sequence[Node], given: Mapping[str, Fraction], floats: bool = False):
@@ -40,14 +41,14 @@ class GroupEvaluator:
         self.pool = Pool()
 
     def __call__(self, rollouts: Sequence[tuple[Value, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
-        """The root's value for every rollout, equal ones as one object. The group is taken for the whole batch, too.
+        """The root's value for every rollout, equal ones as one object. The group is also the whole batch.
 
         rollouts: the values of `start`, for each. group: columns of group and batch level.
         """
         return [self.pool.canonical(value) for value in self.values(rollouts, group)]
 
     def values(self, rollouts: Sequence[tuple[Value, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
-        """The same, but that values too close to call to one before are left as they are."""
+        """As `__call__`, but equal values can be different objects."""
         size = len(rollouts)
         values: dict[Node, list[Any]] = {node: [r[i] for r in rollouts] for i, node in enumerate(self.start)}
         for node in self.order:
@@ -98,14 +99,14 @@ class GroupEvaluator:
         if node.op == "required":
             return row[0]
         if node.op == "copies":
-            return Fraction(1)  # a group that is the whole batch leaves no place to fill
+            return Fraction(1)  # a group that is the whole batch leaves no place to refill
         assert is_elementwise(node), f"no exact rule for {node!r}"
         try:
             value = evaluate(node, list(row))
         except TooClose:
             return UNKNOWN
         except (ZeroDivisionError, OverflowError, ValueError):
-            return None  # undefined: whatever selects it is an error when it runs
+            return None  # undefined: an error in a run that selects it
         return float(value) if self.floats and value is not None else value
 
     def reduce(self, node: Node, columns: list[list[Any]]) -> list[Any]:
@@ -131,7 +132,7 @@ class GroupEvaluator:
         return result
 
     def reduced(self, node: Node, values: list[Any], where: list[Any]) -> Any:
-        """What a reduction makes of the values that take part, or may."""
+        """A reduction of the values that are selected, or may be."""
         if any(v is UNKNOWN for v in (*values, *where)):
             return _undecided_reduction(REDUCTIONS[node.op], values, where)
         key = (node.id, tuple(values))
@@ -145,7 +146,7 @@ class GroupEvaluator:
         return self.known[key]
 
     def weigh(self, node: Node, *found: Value) -> None:
-        """Count what it took to find values of a node."""
+        """Spend what the values of a node cost."""
         heaviest = max(map(weight, found), default=1)
         spend(4 * heaviest)
         if heaviest > self.weights.get(node, 1):

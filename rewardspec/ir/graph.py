@@ -1,7 +1,7 @@
-"""The graph that makes nodes.
+"""The graph, which makes nodes: `graph.apply("+", x, zero)` is `x`.
 
-A node knows its level and domain from the moment it exists. What is simpler than a node is made in its place, by the
-rules of `rules.py`. The components axis is unrolled before this point: a bundle is a tuple of nodes (`lower/`).
+Every node has its level and domain from the start. A rule of `rules.py` that applies gives a simpler node instead. The
+components axis is unrolled before: a bundle is a tuple of nodes (`lower/`).
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ ZERO = Fraction(0)
 
 
 class TooLarge(Exception):
-    """A spec that comes down to more nodes than `MOST_NODES`."""
+    """The graph has more than `MOST_NODES` nodes, or is deeper than `DEEPEST_NODE`."""
 
 
 class Graph:
-    """Makes and keeps nodes. `names` holds what a spec calls a node, `spans` the text that caused it."""
+    """Makes and keeps nodes. names: a node's name in the spec. spans: the text that a node is from."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.most = MOST_NODES
         self.depth: dict[Node, int] = {}
-        self.failing: set[Node] = set()  # which may have no value: it or what it is computed from is looked at in a run
+        self.failing: set[Node] = set()  # nodes that a run may find undefined, or with such operands
         self._interned: dict[tuple[object, ...], Node] = {}
         self.names: dict[Node, str] = {}
         self.spans: dict[Node, Span] = {}
         self.here: Span | None = None  # the text being lowered
-        # what is found of a node once is kept: values are shared, and looking again at each use would not end
+        # caches: values are shared, and without caches the time would be exponential
         self._assumed: dict[tuple[Node, frozenset[Node]], Node] = {}
         self._present: dict[Node, Node] = {}
         self._states = States()
@@ -79,18 +79,18 @@ class Graph:
         return found
 
     def made(self, draft: Draft) -> Node:
-        """What is simpler than the draft, or its node."""
+        """The simplified draft, or else its node."""
         return simplified(draft) or self._node(draft)
 
     def refined(self, draft: Draft) -> Node:
-        """The same, with the exact set of its values where its inputs have few joint states."""
+        """As `made`, with the exact set of values where the inputs have few joint states."""
         return simplified(draft) or self._refined(self._node(draft))
 
     def _node(self, draft: Draft) -> Node:
         return self.node(draft.op, draft.args, draft.attributes, draft.level, draft.domain)
 
     def const(self, value: Fraction | int, level: Level = Level.BATCH) -> Node:
-        """A constant; at a finer level it is one for each rollout or group, and can be reduced."""
+        """A constant; at a finer level one for each rollout or group, which can be reduced."""
         value = Fraction(value)
         return self.node("const", (), (value,), level, finite([value]))
 
@@ -98,14 +98,14 @@ class Graph:
         return self.node("missing", (), (), Level.BATCH, NOTHING)
 
     def given(self, name: str, domain: Domain, level: Level = Level.BATCH) -> Node:
-        """A value that comes with the call or the batch: `step`, `group_size`, `eps`."""
+        """A value of the call or the batch: `step`, `group_size`, `eps`."""
         return self.node("given", (), (name,), level, domain)
 
     def column(self, name: str, level: Level, domain: Domain) -> Node:
         return self.node("column", (), (name,), level, domain)
 
     def spread(self, x: Node, level: Level = Level.ROLLOUT) -> Node:
-        """`x` as one value for every rollout (or group), though it is the same for several."""
+        """`x`, of a coarser level, repeated for every rollout (or group)."""
         if x.level >= level:
             return x
         if x.op in ("const", "missing"):
@@ -137,7 +137,7 @@ class Graph:
         return self.refined(Draft(self, "if", (condition, then, otherwise), level, domain))
 
     def assume(self, x: Node, known: frozenset[Node]) -> Node:
-        """`x` simplified where the conditions `known` hold: a choice that they decide is made."""
+        """`x` simplified under the conditions `known`: choices that they decide are replaced by the branch."""
         if (x, known) not in self._assumed:
             self._assumed[x, known] = self._assume(x, known)
         return self._assumed[x, known]
@@ -151,13 +151,13 @@ class Graph:
         return x
 
     def present(self, x: Node) -> Node:
-        """Whether `x` is there."""
+        """Whether `x` is present."""
         if x not in self._present:
             self._present[x] = self.made(Draft(self, "present", (x,), x.level, lambda: CONDITION))
         return self._present[x]
 
     def coalesce(self, x: Node, otherwise: Node) -> Node:
-        """`x` where it is there, else `otherwise`."""
+        """`x` where it is present, else `otherwise`."""
         level = max(x.level, otherwise.level)
         draft = Draft(self, "coalesce", (x, otherwise), level, lambda: x.domain.present().union(otherwise.domain))
         return self.made(draft)
@@ -165,7 +165,7 @@ class Graph:
     def reduce(
         self, name: str, x: Node, where: Node, by: Node | None, over: Level, parameter: Fraction | None = None
     ) -> Node:
-        """A reduction of `x` over groups (`over` GROUP) or the batch; missing values take no part."""
+        """A reduction of `x` over groups (`over` GROUP) or the batch; missing values are ignored."""
         rule = REDUCTIONS[name]
         domain = rule.domain(x.domain.present(), x.domain.missing or where.constant != 1)
         if x.domain.values == ():
@@ -176,7 +176,7 @@ class Graph:
         return self.made(Draft(self, name, args, level, lambda: domain, (over, parameter)))
 
     def sum_components(self, terms: list[Node]) -> Node:
-        """The sum of the terms that are present: missing where none is."""
+        """The sum of the present terms; missing where none is present."""
 
         def domain() -> Domain:
             lo: Bound = sum((min(t.domain.lo, ZERO) if t.domain.missing else t.domain.lo for t in terms), ZERO)
@@ -188,9 +188,9 @@ class Graph:
     # Conditions: never missing, so that `not` is a plain complement ------------------------------
 
     def compare(self, operator: str, a: Node, b: Node, asked: bool = True) -> Node:
-        """Whether the comparison holds; it does not where an operand is missing.
+        """Whether the comparison holds; false where an operand is missing.
 
-        asked: its operands are asked for, so that one without a value is an error whatever the comparison gives.
+        asked: its operands are evaluated, so an undefined one is an error even if the result is known.
         """
 
         def domain() -> Domain:
@@ -232,7 +232,7 @@ class Graph:
         return result
 
     def fails(self, *nodes: Node) -> bool:
-        """Whether any of these may have no value, so that it cannot be left out where it is asked for."""
+        """Whether any of these may be undefined, so that an evaluated one cannot be removed."""
         return any(node in self.failing for node in nodes)
 
     def _refined(self, node: Node) -> Node:
@@ -244,5 +244,5 @@ class Graph:
         if domain.constant is not None:
             return self.const(domain.constant, node.level)
         if domain.values is not None and domain != node.domain:
-            object.__setattr__(node, "domain", domain)  # not yet seen by anyone else
+            object.__setattr__(node, "domain", domain)  # it has no users yet
         return node

@@ -1,4 +1,4 @@
-"""Nodes: typed values, made by a `Graph` and never changed."""
+"""Nodes: typed, immutable values, made by a `Graph`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One value. `attributes` are what is not a node: a column's name, the axis of a reduction.
+    """One value. attributes: the parameters that are not nodes, as a column's name or the axis of a reduction.
 
     Reductions have the arguments `(x, where)` or `(x, where, by)` and the attributes `(over, parameter)`.
     """
@@ -61,7 +61,7 @@ def is_elementwise(node: Node) -> bool:
 
 
 def evaluate(node: Node, values: Sequence[Any]) -> Any:
-    """The exact value of an elementwise node, given those of its arguments; None is missing."""
+    """The exact value of an elementwise node from those of its arguments; None is missing."""
     op = ELEMENTWISE.get(node.op)
     if op is None:
         structural = OPERATORS[node.op]
@@ -96,7 +96,7 @@ def walk(roots: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
 
 
 def canonical(roots: list[Node]) -> str:
-    """The roots and all they depend on as text, the same for equal values wherever they were made."""
+    """The roots and all nodes below them as text: equal for equal graphs, whatever the order of creation."""
     number: dict[Node, int] = {}
     lines = []
     for node in walk(roots):

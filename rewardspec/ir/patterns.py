@@ -1,8 +1,8 @@
-"""Deviations and z-scores in the graph, and what sums to zero: the one place that knows them again.
+"""Patterns in the graph: `x - mean(x)`, z-scores, and values that sum to zero.
 
-The prelude writes a z-score in the language itself. These functions find it, whoever wrote it, so that a mean that is
-zero by construction is left out, one kernel does the work, and a finding can speak of a z-score. Why they are formulas
-and no nodes of their own: docs/design.md, "Decisions".
+The prelude writes a z-score in the language itself. These functions recognise it wherever it is written, so that a
+mean that is zero by construction is removed, one kernel computes it, and findings can name it. Why z-scores are not
+nodes: docs/design.md, "Decisions".
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Center:
 
     @property
     def of_all(self) -> bool:
-        """Every rollout of the group (or batch) is in the mean."""
+        """Whether every rollout of the group (or batch) is in the mean."""
         return self.where is None and not self.x.domain.missing
 
 
 @dataclass(frozen=True)
 class ZScore:
-    """`(x - mean) / (std + eps)` where the subset and the spread allow it, 0 elsewhere.
+    """`(x - mean) / (std + eps)` within the subset and where there is spread, 0 elsewhere.
 
-    where: None for all. eps: None for 0. centered: the mean is 0 by construction and left out.
+    where: None for all. eps: None for 0. centered: the mean is 0 by construction and not subtracted.
     """
 
     x: Node
@@ -52,7 +52,7 @@ class ZScore:
 
 
 def match_center(graph: Graph, node: Node, known: frozenset[Node] = frozenset()) -> Center | None:
-    """`x - mean(x)`, with `x` as it is where the conditions `known` hold."""
+    """`x - mean(x)`, with `x` simplified under the conditions `known`; else None."""
     if node.op != "-" or node.args[1].op != "mean":
         return None
     value, mean = node.args
@@ -89,7 +89,7 @@ def match_zscore(graph: Graph, node: Node) -> ZScore | None:
 
 
 def _subset(graph: Graph, x: Node, where: Node | None) -> frozenset[Node]:
-    """The conditions under which a rollout is in the subset that a reduction of `x` takes."""
+    """The conditions under which a reduction of `x` includes a rollout."""
     needed = [] if where is None or where.constant == 1 else [where]
     if x.domain.missing:
         needed.append(graph.present(x))
@@ -100,7 +100,7 @@ def _subset(graph: Graph, x: Node, where: Node | None) -> frozenset[Node]:
 def sums_to_zero(graph: Graph, node: Node, unless: Node | None = None) -> bool:
     """Whether a node sums to 0 over every group by construction.
 
-    unless: a condition outside which the value does not count; it has to be 0 there, then.
+    unless: a condition outside of which the value is ignored; it must be 0 there.
     """
     if unless is None:
         center = match_center(graph, node)

@@ -1,8 +1,8 @@
-"""Every simplification there is, as one table. A rule is tried when a node is about to be made, in the order below.
+"""All simplifications, in one table: `x + 0 = x`. They are tried in this order before a node is made.
 
-A rule holds for every value that the domains of the operands allow, missing ones included. A rule that leaves an
-operand out says so (`drops`): it is not used where that operand may have no value and is asked for, since a run must
-still raise there. That guard stands once, in `tried`.
+A rule holds for every value in the domains of the operands, missing ones included. A rule that removes an operand
+lists it in `drops`: it does not apply where that operand is evaluated and may be undefined, since a run must still
+raise there. `tried` checks that for all rules.
 
 To add one, add a `Rule`, and in `tests/unit/test_simplification.py` operands that it applies to.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Draft:
-    """A node about to be made. asked: its operands are asked for, whatever its value is.
+    """A node before it is made. asked: its operands are evaluated, whatever its value is.
 
     Of a reduction, `args` are x and where, and `by` where it has one; `attributes` the axis and the parameter.
     """
@@ -43,18 +43,18 @@ class Draft:
 
     @cached_property
     def domain(self) -> Domain:
-        """Where its values lie; only its level is not in it."""
+        """The domain of its values."""
         return self.find_domain()
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Where `when` holds of a draft and its operands, `result` has the same value as the draft. It may be None: no.
+    """If `when(draft, *operands)`, then `result(draft, *operands)` has the value of the draft; None: it does not apply.
 
-    operators: names, or None for all that are `Elementwise` and compute numbers. why: why it is exact.
-    drops: the places of operands that are asked for and would not be any more.
-    unasked: an operand that is left out is not looked at, though it may have no value: beside what is missing, or
-    where only its presence counts, nothing of it is asked.
+    operators: names, or None for all `Elementwise` operators on numbers. why: why it is exact.
+    drops: the places of evaluated operands that the result does not evaluate.
+    unasked: a removed operand is not evaluated in the draft either, though it may be undefined: next to a missing
+    value, or where only its presence counts.
     """
 
     name: str
@@ -71,7 +71,7 @@ def _constants(d: Draft, *args: Node) -> Node | None:
     try:
         value = elementwise_exact(op, tuple(a.constant for a in args))
         return d.graph.const(value, d.level)
-    except (Inexact, TypeError, ValueError):  # a root is no Fraction: it stays a node
+    except (Inexact, TypeError, ValueError):  # a root is not a Fraction: it stays a node
         return None
 
 
@@ -81,12 +81,12 @@ def _defined_constants(d: Draft, *args: Node) -> bool:
 
 
 def _lies(b: Node) -> bool:
-    """A finite number, surely."""
+    """Whether a value is always a finite number."""
     return b.domain.bounded and not b.domain.missing
 
 
 def _present_through_gate(d: Draft, x: Node) -> Node | None:
-    """The usual way a value goes missing is a gate."""
+    """Presence of a gated value: the condition and the branches."""
     graph, (condition, *branches) = d.graph, x.args
     then, otherwise = map(graph.present, branches)
     if then.op != "const" and otherwise.op != "const":
@@ -114,7 +114,7 @@ RULES: tuple[Rule, ...] = (
         None,
         lambda d, *args: any(a.op == "missing" for a in args),
         lambda d, *args: next(a for a in args if a.op == "missing"),
-        "so is every operator defined; what stands beside a missing value is not asked for",
+        "the definition of every operator; the other operand is not evaluated",
         unasked=True,
     ),
     Rule(
@@ -122,7 +122,7 @@ RULES: tuple[Rule, ...] = (
         ("neg",),
         lambda d, x: x.op == "neg",
         lambda d, x: x.args[0],
-        "of numbers; and missing both times",
+        "missing where x is",
     ),
     Rule("0 + x = x", ("+",), lambda d, a, b: a.constant == 0, lambda d, a, b: b, "a missing x stays missing"),
     Rule("x + 0 = x", ("+", "-"), lambda d, a, b: b.constant == 0, lambda d, a, b: a, "a missing x stays missing"),
@@ -162,7 +162,7 @@ RULES: tuple[Rule, ...] = (
         ("minimum", "maximum"),
         lambda d, a, b: a is b,
         lambda d, a, b: a,
-        "and missing where x is",
+        "missing where x is",
     ),
     Rule(
         "min(a, b) = a",
@@ -203,13 +203,13 @@ RULES: tuple[Rule, ...] = (
         _constants,
         "by the operator's own exact rule, where its result is rational",
     ),
-    # Comparisons: one that holds has both operands
+    # Comparisons: a missing operand makes them false
     Rule(
         "a missing operand",
         _COMPARED,
         lambda d, a, b: "missing" in (a.op, b.op),
         lambda d, a, b: d.graph.const(0, d.level),
-        "no comparison holds of what is missing",
+        "no comparison with a missing value holds",
         unasked=True,
     ),
     Rule(
@@ -220,27 +220,27 @@ RULES: tuple[Rule, ...] = (
         "it holds for all values, and none is missing; or it holds for none",
         drops=(0, 1),
     ),
-    # Logic, of conditions that are never missing. As in Python, `b` is asked for only where `a` leaves it open
-    Rule("true and b = b", ("and",), lambda d, a, b: a.constant == 1, lambda d, a, b: b, "b is what is left open"),
-    Rule("false and b = false", ("and",), lambda d, a, b: a.constant == 0, lambda d, a, b: a, "b is never asked for"),
+    # Logic: conditions are never missing. As in Python, `b` is evaluated only where `a` does not decide
+    Rule("true and b = b", ("and",), lambda d, a, b: a.constant == 1, lambda d, a, b: b, "b decides"),
+    Rule("false and b = false", ("and",), lambda d, a, b: a.constant == 0, lambda d, a, b: a, "b is never evaluated"),
     Rule("a and true = a", ("and",), lambda d, a, b: b.constant == 1, lambda d, a, b: a, "b adds nothing"),
     Rule(
         "a and false = false",
         ("and",),
         lambda d, a, b: b.constant == 0,
         lambda d, a, b: b,
-        "whatever a is",
+        "for any a",
         drops=(0,),
     ),
-    Rule("true or b = true", ("or",), lambda d, a, b: a.constant == 1, lambda d, a, b: a, "b is never asked for"),
-    Rule("false or b = b", ("or",), lambda d, a, b: a.constant == 0, lambda d, a, b: b, "b is what is left open"),
+    Rule("true or b = true", ("or",), lambda d, a, b: a.constant == 1, lambda d, a, b: a, "b is never evaluated"),
+    Rule("false or b = b", ("or",), lambda d, a, b: a.constant == 0, lambda d, a, b: b, "b decides"),
     Rule("a or false = a", ("or",), lambda d, a, b: b.constant == 0, lambda d, a, b: a, "b adds nothing"),
     Rule(
         "a or true = true",
         ("or",),
         lambda d, a, b: b.constant == 1,
         lambda d, a, b: b,
-        "whatever a is",
+        "for any a",
         drops=(0,),
     ),
     Rule("a and a = a or a = a", ("and", "or"), lambda d, a, b: a is b, lambda d, a, b: a, "conditions are 0 or 1"),
@@ -252,20 +252,20 @@ RULES: tuple[Rule, ...] = (
         "1 for 0, and 0 for 1",
     ),
     Rule("not not a = a", ("not",), lambda d, a: a.op == "not", lambda d, a: a.args[0], "conditions are 0 or 1"),
-    # What is picked. The operands of a choice are simplified by what its condition says (`Graph.assume`) before
+    # Choices. `Graph.assume` has simplified the operands under the condition
     Rule(
         "a decided choice",
         ("if",),
         lambda d, condition, then, otherwise: condition.constant is not None,
         lambda d, condition, then, otherwise: then if condition.constant else otherwise,
-        "the other branch is never asked for",
+        "the other branch is never evaluated",
     ),
     Rule(
         "a choice between equals",
         ("if",),
         lambda d, condition, then, otherwise: then is otherwise,
         lambda d, condition, then, otherwise: then,
-        "whatever the condition is",
+        "for any condition",
         drops=(0,),
     ),
     Rule(
@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
         ("present",),
         lambda d, x: not x.domain.missing,
         lambda d, x: d.graph.const(1, d.level),
-        "by its domain; whether it is there is no question then",
+        "by its domain",
         unasked=True,
     ),
     Rule(
@@ -297,14 +297,14 @@ RULES: tuple[Rule, ...] = (
         ("present",),
         lambda d, x: x.op == "missing",
         lambda d, x: d.graph.const(0, d.level),
-        "by what it is",
+        "by definition",
     ),
     Rule(
         "present(a if c else b)",
         ("present",),
         lambda d, x: x.op == "if",
         _present_through_gate,
-        "c and present(a) or not c and present(b); only where one of the two is decided, so that it gets no longer",
+        "c and present(a) or not c and present(b); only where one of the two is constant, so that it is not longer",
     ),
     Rule(
         "present(f(a, b)) = present(a) and present(b)",
@@ -319,18 +319,16 @@ RULES: tuple[Rule, ...] = (
         ("coalesce",),
         lambda d, x, otherwise: not x.domain.missing,
         lambda d, x, otherwise: x,
-        "x is never missing, so y is never asked for",
+        "x is never missing, so y is never evaluated",
     ),
     Rule(
         "coalesce(missing, y) = y",
         ("coalesce",),
         lambda d, x, otherwise: x.op == "missing",
         lambda d, x, otherwise: otherwise,
-        "y is what is left",
+        "the first argument is missing",
     ),
-    Rule(
-        "a sum of one", ("sum_components",), lambda d, *terms: len(terms) == 1, lambda d, x: x, "and missing as it is"
-    ),
+    Rule("a sum of one", ("sum_components",), lambda d, *terms: len(terms) == 1, lambda d, x: x, "missing where x is"),
     # Reductions
     Rule(
         "a reduction to one value",
@@ -355,8 +353,8 @@ RULES: tuple[Rule, ...] = (
         ("mean",),
         _whitened,
         lambda d, x, where: d.graph.const(0, d.level),
-        "it is zero over every group by construction, and `where` takes whole groups; of no group at all, too, where"
-        " the mean would be missing: nothing is normalised then",
+        "it is zero over every group by construction, and `where` selects whole groups; if it selects none, the mean is"
+        " missing, but then nothing is normalised",
         unasked=True,
     ),
 )
@@ -375,7 +373,7 @@ def rules_of(op: str) -> Sequence[Rule]:
 
 
 def simplified(draft: Draft) -> Node | None:
-    """A node with the value of the draft that is simpler; None where there is none."""
+    """A simpler node with the value of the draft; None if no rule applies."""
     for rule in rules_of(draft.op):
         result = tried(rule, draft)
         if result is not None:
@@ -384,11 +382,11 @@ def simplified(draft: Draft) -> Node | None:
 
 
 def tried(rule: Rule, draft: Draft) -> Node | None:
-    """What one rule makes of a draft; None where it does not apply."""
+    """The result of one rule for a draft; None where it does not apply."""
     graph, args = draft.graph, draft.args
     if not rule.when(draft, *args):
         return None
     if draft.asked and rule.drops and graph.fails(*(args[i] for i in rule.drops)):
-        return None  # a run must still raise where it has no value
+        return None  # a run must still raise where it is undefined
     result = rule.result(draft, *args)
     return None if result is None else graph.spread(result, draft.level)

@@ -1,7 +1,7 @@
 """Each component's share of the advantage, where the advantage is a sum of shares.
 
-The advantage's last sum over components is replaced by one of its terms, and what is done to that
-sum afterwards is followed as long as it is linear in it, the statistics of the sum held fixed.
+With `(a + b - mean(a + b)) / std(a + b)` the share of `a` is `(a - mean(a)) / std(a + b)`: the last sum over components
+is replaced by one of its terms. All later operators must be linear in the sum, with its spread held fixed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def find_shares(graph: Graph, advantage: Node, components: int) -> list[Node] | 
 
 
 class _Linear:
-    """What is done to `total` on the way to the advantage, done to one of its terms."""
+    """Applies the operators from `total` to the advantage to one of its terms."""
 
     def __init__(self, graph: Graph, advantage: Node, total: Node, term: Node):
         self.graph, self.total, self.term = graph, total, term

@@ -14,7 +14,7 @@ from rewardspec.ir.graph import DEEPEST_NODE
 def deep_stack() -> Iterator[None]:
     """Room for passes that recurse along a graph, whose depth is bounded (`ir.graph.DEEPEST_NODE`).
 
-    The limit is one for all threads: the first that comes raises it, and the last that goes puts it back.
+    All threads share the limit: the first to enter raises it, and the last to leave restores it.
     """
     global _inside, _before
     with _counting:

@@ -1,4 +1,4 @@
-"""The exact set of a node's values, from the joint states of what it is computed from."""
+"""The exact set of a node's values, from the joint states of its leaves."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from rewardspec.ir.node import Node, evaluate, is_elementwise
 from rewardspec.ops.domain import Domain, finite
 from rewardspec.ops.exact import Inexact
 
-MOST_STATES = 512  # joint states of a node's inputs that are tried to find its set of values
+MOST_STATES = 512  # joint states of the leaves of a node
 
 Table = tuple[tuple[Node, ...], dict[tuple[Any, ...], Any]]
 
 
 class States:
-    """The leaves of elementwise nodes, and their exact values for each joint state of those; found once a node."""
+    """The leaves of elementwise nodes, and the exact value for each joint state of them; cached for each node."""
 
     def __init__(self) -> None:
         self.found: dict[Node, Table | None] = {}
 
     def of(self, node: Node) -> Table | None:
-        """None where a leaf has no finite domain, the states are too many, or a value is not exact."""
+        """None if a leaf has no finite domain, there are too many states, or a value is not exact."""
         if node not in self.found:
             self.found[node] = self.find(node)
         return self.found[node]
 
     def domain(self, node: Node) -> Domain | None:
-        """Every value that the node has in some state; None where they are not known."""
+        """The set of values over all states; None if unknown."""
         table = self.of(node)
         if table is None:
             return None
@@ -62,7 +62,7 @@ class States:
             for state in product(*domains):
                 known = [i[1][tuple(state[p] for p in places)] for i, places in zip(inner, places, strict=True)]
                 rows[state] = evaluate(node, known)
-        except (Inexact, ArithmeticError, ValueError):  # some state has no value, or no exact one
+        except (Inexact, ArithmeticError, ValueError):  # undefined in some state, or not exact
             return None
         return leaves, rows
 
