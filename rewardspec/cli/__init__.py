@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from rewardspec._version import __version__
+from rewardspec.cli.plain import PlainCommand, taken_plainly
 
 if TYPE_CHECKING:
     from typer._click import Command, Context  # typer carries click within itself
@@ -24,6 +25,9 @@ COMMANDS = "rewardspec.cli.commands"
 class _Commands(TyperGroup):
     """The files of `commands/`, each imported when it is asked for: `check.py` has `command`, which is `check`."""
 
+    def get_params(self, ctx: Context) -> list[Any]:
+        return taken_plainly(super().get_params(ctx))
+
     def list_commands(self, ctx: Context) -> list[str]:
         return sorted(found.name for found in iter_modules(import_module(COMMANDS).__path__))
 
@@ -31,7 +35,7 @@ class _Commands(TyperGroup):
         if cmd_name not in self.list_commands(ctx):
             return None
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        one.command(cmd_name)(import_module(f"{COMMANDS}.{cmd_name}").command)
+        one.command(cmd_name, cls=PlainCommand)(import_module(f"{COMMANDS}.{cmd_name}").command)
         return typer.main.get_command(one)
 
 
