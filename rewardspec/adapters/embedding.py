@@ -1,4 +1,4 @@
-"""What a trainer's configuration needs of a spec, as files: for `rewardspec compile SPEC --target TRAINER -o DIR`."""
+"""The files for a trainer's configuration that `rewardspec compile SPEC --target TRAINER -o DIR` writes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def embedded(
     constants: Mapping[str, object] = {},
     seed: int | None = None,
 ) -> dict[str, str]:
-    """File names and texts: the spec as it stands, the stand-alone module, and the configuration of `target`.
+    """Texts by file name: the spec unchanged, the stand-alone module, and the configuration of `target`.
 
-    allow_python: what the files allow of functions that the spec names by `python:`; True for all of them.
-    constants: what the spec was read with; the configuration hands them on, and so it does the seed.
+    allow_python: the user functions (`python:`) that the files allow; True for all. constants: those that the spec was
+    read with; the configuration passes them on, and the seed, too.
     Raises BindingError for a spec, a constant or a seed that the trainer cannot carry.
     """
     names = read_allowed(allow_python)

@@ -1,4 +1,4 @@
-"""`rewardspec.adapters.trl_hook.spec`, which stands for the spec in TRL's configurations: see `adapters.trl.hook`."""
+"""`rewardspec.adapters.trl_hook.spec`, the placeholder of a spec in TRL's configurations: see `adapters.trl.hook`."""
 
 from rewardspec.adapters.trl.hook import spec
 

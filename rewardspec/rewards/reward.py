@@ -122,7 +122,7 @@ class Reward:
 
     @cached_property
     def defaults(self) -> dict[str, object]:
-        """Every option and what it is where nothing is said: `inspect.Parameter.empty` for one that has to be said."""
+        """The default of each option; `inspect.Parameter.empty` for a required option."""
         parameters = inspect.signature(self.function).parameters.values()
         return {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
 

@@ -1,1 +1,1 @@
-"""What the adapters of all trainers share. Nothing here imports torch or a trainer."""
+"""Code that the adapters of all trainers share. Nothing here imports torch or a trainer."""

@@ -1,4 +1,4 @@
-"""A spec and what a trainer measures, brought together by name."""
+"""A spec's columns matched by name with the rewards and columns of a trainer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rewardspec.text.shown import inert, printed, shown
 
 
 class BindingError(ValueError):
-    """A trainer's setting or columns that do not go with the spec. The message has a line for each.
+    """Settings or columns of a trainer contradict the spec. The message has one line for each.
 
-    Names in it are of others: it can be printed anywhere (`rewardspec.text.shown`).
+    It is safe to print (`rewardspec.text.shown`), whatever names of others it contains.
     """
 
     def __init__(self, message: str):
@@ -23,15 +23,15 @@ class BindingError(ValueError):
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names of others, in a message."""
+    """Names that others chose, safe to print in a message."""
     return inert(", ".join(f"`{shown(name)}`" for name in names)) or "nothing"
 
 
 def read_spec(spec: Spec | str | PathLike, constants: Mapping[str, object] = {}, dialect: str | None = None) -> Spec:
-    """A spec given as such, as the path of a file, or as the text of one (anything with a line break).
+    """The spec for a `Spec`, the path of a file, or a text (anything with a line break).
 
-    Raises SpecError with everything that is wrong with it, OSError for a file that cannot be read, BindingError for
-    constants of a spec that has been read, ValueError for a dialect that is not known.
+    Raises SpecError with all errors, OSError for a file that cannot be read, BindingError for constants of a spec that
+    has been read already, ValueError for an unknown dialect.
     """
     if isinstance(spec, Spec) and constants:
         raise BindingError(f"{spec.name} has been read already: pass `constants` to `rewardspec.load`, or a path here")
@@ -44,22 +44,21 @@ def read_spec(spec: Spec | str | PathLike, constants: Mapping[str, object] = {},
 
 
 def same_meaning(own: Spec, scored: Spec) -> bool:
-    """Whether a run's spec, without a dialect, and the one that a reward function was made of say the same."""
+    """Whether a run's spec (without its dialect) and the spec of a reward function compute the same."""
     return (own if scored.dialect is None else own.under(scored.dialect)).fingerprint == scored.fingerprint
 
 
 def as_name(name: str) -> str:
-    """A name that a spec can use for one that it cannot, such as that of a model: `_` for what it has not."""
+    """A valid name for a spec from any text, such as the name of a model: `_` replaces other characters."""
     name = re.sub(r"\W", "_", name)
     return f"_{name}" if name[:1].isdigit() else name
 
 
 def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], what: str) -> None:
-    """Raise BindingError unless rewards and other columns are, by name, what the spec reads.
+    """Raise BindingError unless the spec's columns are, by name, among rewards and other columns.
 
-    rewards: names of what the user scores rollouts with; each has to be read by the spec. others: names
-    that the trainer or the data set has; they can be left unread. what: what the user calls a reward,
-    such as "reward function".
+    rewards: names of the user's rewards; the spec must read each of them. others: names that the trainer or the data
+    set has; the spec need not read them. what: the user's word for a reward, such as "reward function".
     """
     rewards, others = list(rewards), set(others)
     problems = []

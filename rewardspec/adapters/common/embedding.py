@@ -1,4 +1,4 @@
-"""What the files of any trainer's configuration are made of (`rewardspec compile SPEC --target TRAINER -o DIR`)."""
+"""Parts of the files that `rewardspec compile SPEC --target TRAINER -o DIR` writes, for any trainer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rewardspec.text.quoting import comment, python_file
 
 @dataclass(frozen=True)
 class Given:
-    """What a run says beside the text of a spec.
+    """The settings of a run in addition to the text of a spec.
 
-    constants: texts for names of `define:`, which it was read with. allowed: what may be imported of `python:`.
+    constants: texts for names of `define:`. allowed: the modules whose functions `python:` may import.
     """
 
     constants: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ def others(spec: Spec, filled: Sequence[str]) -> list[str]:
 
 
 def reward_file(spec: Spec, given: Given, filled: Sequence[str], target: str, name: str) -> dict[str, str]:
-    """The module that a trainer imports for its reward function, for a spec that measures something itself."""
+    """`reward.py`, the module with a trainer's reward function; nothing for a spec without reward functions."""
     if not spec.uses:
         return {}
     left = ", ".join(others(spec, filled))
@@ -53,7 +53,7 @@ from rewardspec.rewards import for_{target}
 
 
 def asks_for(spec: Spec, filled: Sequence[str], own: str) -> str:
-    """What the reward function of a trainer has to return, in words. own: what the trainer wants besides."""
+    """The values that the reward function of a trainer must return, in words. own: those that the trainer needs."""
     if spec.uses:
         left = ", ".join(others(spec, filled))
         return "the one beside this" + (f", with {left} added" if left else "")
@@ -62,19 +62,19 @@ def asks_for(spec: Spec, filled: Sequence[str], own: str) -> str:
 
 
 class Occupied(Exception):
-    """A folder that has other files of the names to be written."""
+    """The folder has different files with the same names."""
 
 
 def write(files: dict[str, str], folder: Path, force: bool = False) -> list[Path]:
-    """The files written into a folder, which is made; scripts can be run.
+    """Write files into a folder, created if needed, and return their paths; scripts are made executable.
 
-    Raises Occupied for files with another content, unless `force`; OSError.
+    Raises Occupied if a file exists with other content, unless `force`; OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = {folder / name: text for name, text in files.items()}
     other = [path.name for path, text in paths.items() if path.exists() and path.read_bytes() != text.encode()]
     if other and not force:
-        raise Occupied(f"{folder} has {', '.join(other)} with another content")
+        raise Occupied(f"{folder} has {', '.join(other)} with other content")
     for path, text in paths.items():
         path.write_text(text, encoding="utf-8", newline="\n")
         if path.suffix == ".sh":

@@ -1,4 +1,4 @@
-"""Wrappers in the place of a trainer's own functions, put in when the trainer imports the modules that hold them."""
+"""Wrappers for functions of a trainer, installed when the trainer imports their modules."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from types import ModuleType
 
-Patches = Mapping[str, Callable[[ModuleType], None]]  # by the name of the module that each is called with
+Patches = Mapping[str, Callable[[ModuleType], None]]  # by module name; each is called with its module
 
-MARK = "_rewardspec"  # of a wrapper
+MARK = "_rewardspec"  # the attribute of wrappers
 
 
 def wrap_once(owner, name: str, wrap: Callable) -> None:
-    """Put `wrap(original)` in the place of `owner.name`, if that is not done yet. Raises AttributeError without one."""
+    """Replace `owner.name` by `wrap(original)`, once. Raises AttributeError if there is none."""
     original = getattr(owner, name)
     if not is_wrapped(original):
         wrapper = wraps(original)(wrap(original))
@@ -23,12 +23,12 @@ def wrap_once(owner, name: str, wrap: Callable) -> None:
 
 
 def is_wrapped(function) -> bool:
-    """Whether a function was put in by `wrap_once`."""
+    """Whether a function is a wrapper of `wrap_once`."""
     return getattr(function, MARK, False)
 
 
 def patch_modules(patches: Patches) -> None:
-    """Patch modules: at once those that are there, others when they are imported."""
+    """Patch modules: imported ones at once, others when they are imported."""
     if not any(isinstance(finder, _AfterImport) and finder.patches is patches for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport(patches))
     for name, patch in patches.items():
@@ -41,7 +41,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, patches: Patches):
         self.patches = patches
-        self.sought: set[str] = set()  # another finder that asks all others, as this one does, would ask back
+        self.sought: set[str] = set()  # being searched: a finder that asks all others, as this one does, would recurse
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname not in self.patches or fullname in self.sought:
@@ -54,7 +54,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
     def _found(self, fullname, path, target):
         for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)  # Python passes over finders without it
+            find = getattr(finder, "find_spec", None)  # Python skips finders without it
             spec = find(fullname, path, target) if find is not None and finder is not self else None
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):

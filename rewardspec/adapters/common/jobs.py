@@ -1,4 +1,4 @@
-"""A run on a Ray cluster: what `ray job submit` sets for it, and whether all machines can do their part."""
+"""A run on a Ray cluster: the variables that `ray job submit` sets, and checks on every machine."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Callable
 
-JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what `ray job submit` tells its driver, in Ray's own name
+JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # the variable through which `ray job submit` configures its driver
 
 
 def job_variables() -> dict[str, str]:
-    """The environment variables in the runtime environment of the job that this process drives, if it is one.
+    """The environment variables in the runtime environment of this process's Ray job, if it drives one.
 
-    Ray refuses to start where `ray.init` names one of them as well, whatever its value.
+    Ray refuses to start if `ray.init` sets one of them, too, to any value.
     """
     try:
         found = json.loads(os.environ.get(JOB) or "{}")["runtime_env"]["env_vars"]
@@ -22,9 +22,9 @@ def job_variables() -> dict[str, str]:
 
 
 def problems_everywhere(find: Callable[..., list[str]], *given) -> list[str]:
-    """What `find(*given)` finds on each machine that has a CPU to give, with its address; nothing without Ray.
+    """The problems that `find(*given)` returns on each machine with CPUs, with its address; none without Ray.
 
-    Each machine asks in a process of its own, which ends after: what a file takes hold of does not stay.
+    Each machine runs it in a separate process, which ends afterwards and frees what the reward file has loaded.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

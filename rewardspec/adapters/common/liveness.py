@@ -1,7 +1,7 @@
-"""Whether a group is live under a spec: what the filters of trainers should ask, in place of a score.
+"""Whether a group is live under a spec: the test for a trainer's filter of groups, in place of a score.
 
-A group is judged by itself, with its advantages as they are before the batch's normalisation, which for any one batch
-is an increasing affine map. It is live if its advantages differ, else dead: no rollout of it would be learned from.
+A group is live if its advantages differ, else dead: nothing would be learned from it. It is tested alone, before the
+batch's normalisation, which for any one batch is an increasing affine map.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rewardspec.spec import Spec, compile
 
 
 def undecided(spec: Spec) -> list[str]:
-    """Why no group of a spec can be judged by itself, with ways out; nothing where it can."""
+    """Why a group of a spec cannot be tested alone, with fixes; empty if it can."""
     if spec.program.copies is not None:
         return [f"{spec.name} fills the places of such groups itself (`refill`): leave one of them out"]
     if not without_batch(spec.program.graph, spec.program.advantage)[1]:
@@ -36,14 +36,14 @@ def looks_at_moment(spec: Spec) -> bool:
 
 @dataclass(frozen=True)
 class Liveness:
-    """live: whether advantages differ. total: the mean of the weighted total in the group, NaN where it has none."""
+    """live: whether advantages differ. total: the mean of the weighted total in the group; NaN if it has none."""
 
     live: bool
     total: float
 
 
 class LivenessTest:
-    """A spec at work on single groups. It is one that is decided (`undecided`)."""
+    """The test of single groups under a spec for which `undecided` returns nothing."""
 
     def __init__(self, spec: Spec, seed: int = 0):
         root, _ = without_batch(spec.program.graph, spec.program.advantage)

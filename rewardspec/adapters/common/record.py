@@ -1,4 +1,4 @@
-"""What a checkpoint says of the spec that it was trained under, and whether a run may go on from it."""
+"""The record of a spec in a checkpoint, and whether a run under another spec may resume from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "rewardspec.json"  # in the folder of a checkpoint
 
 
 def record(spec: Spec, seed: int) -> dict[str, object]:
-    """Plain values to keep with a checkpoint."""
+    """The record of a spec to save with a checkpoint, as plain values."""
     return {
         "fingerprint": spec.fingerprint,
         "name": spec.name,
@@ -28,10 +28,10 @@ def record(spec: Spec, seed: int) -> dict[str, object]:
 
 
 def compare(found: object, spec: Spec, where: str, way_out: str) -> str | None:
-    """None where a checkpoint was trained under this spec, else a line to log, where it does not say.
+    """None if a checkpoint was trained under this spec; a line to log if it has no record.
 
-    found: what `record` gave then, None if there is nothing. where: the checkpoint, in words. way_out: how a run
-    is told to go on all the same. Raises BindingError for another spec.
+    found: the record, None if there is none. where: the checkpoint, in words. way_out: the option that resumes anyway.
+    Raises BindingError for another spec.
     """
     if not isinstance(found, Mapping) or not isinstance(found.get("fingerprint"), str):
         return f"{where} does not say what spec it was trained under"
@@ -47,7 +47,7 @@ def compare(found: object, spec: Spec, where: str, way_out: str) -> str | None:
 
 
 def write(folder: str | os.PathLike, spec: Spec, seed: int) -> None:
-    """Keep the record in the folder of a checkpoint, which is made. It is there whole, or not at all."""
+    """Write the record into the folder of a checkpoint, created if needed; completely or not at all."""
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{FILE}.partial")
@@ -56,7 +56,7 @@ def write(folder: str | os.PathLike, spec: Spec, seed: int) -> None:
 
 
 def read(folder: str | os.PathLike) -> object:
-    """What `write` kept there; None where nothing is, or nothing that can be read."""
+    """The record that `write` saved there; None if there is none that can be read."""
     try:
         return json.loads((Path(folder) / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

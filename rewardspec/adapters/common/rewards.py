@@ -1,9 +1,8 @@
-"""What is the same in the reward functions of a spec for any trainer.
+"""The common part of `for_trl`, `for_verl` and `for_openrlhf`, the reward functions of a spec for a trainer.
 
-`for_trl`, `for_verl` and `for_openrlhf` take a loaded Spec, evaluate each of its functions once per rollout, and name
-the values as the spec names its columns. Functions of the user's own (`python:`) need a permission: `allow_python=True`
-for all that the spec names, or names of modules, packages or `module:function`. `functions=`, by column, are used as
-they are. Without either, NotAllowed is raised.
+They take a loaded Spec, call each of its functions once per rollout, and name the values like the spec's columns. User
+functions (`python:`) need a permission: `allow_python=True` for all of the spec, or names of modules, packages or
+`module:function`; or they are passed by column as `functions=`. Otherwise NotAllowed is raised.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ AUTOMATIC = ("tokens", "truncated")  # columns that trainers measure themselves
 def scorer_of(
     spec: Spec, allow_python: Allowed, functions: Mapping[str, Callable], only: Collection[str] | None = None
 ) -> Scorer:
-    """The functions of a spec, ready to score. Raises ScoringError where it names none."""
+    """The scorer of a spec's reward functions. Raises ScoringError if the spec names none."""
     if not spec.uses and not {*spec.columns} <= {*AUTOMATIC}:
         raise ScoringError(f"{spec.name} names no reward function: add `use: toolrl.format`, say, to a component")
     return Scorer(spec, allow_python, functions, only)
 
 
 def weighed(spec: Spec, columns: Sequence[str]) -> Callable[[Sequence[Mapping]], list[float]]:
-    """A function of rows to the weighted total of each, as far as these columns tell it; 0 where they tell nothing."""
+    """A function of rows to the weighted total of each, as far as these columns decide it; 0 if they do not."""
     columns = [name for name in columns if name in spec.columns]
     totals = spec.weighed(columns)
 

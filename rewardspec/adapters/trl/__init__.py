@@ -4,12 +4,12 @@
 
     trainer = RewardSpecGRPOTrainer(model, reward_funcs=[correct, brief], spec="spec.yaml", args=..., train_dataset=...)
 
-Reward functions measure the spec's columns and are matched to them by name (`__name__`, or what TRL logs them
-as); those that the spec names itself (`use:`, `python:`) need not be passed. Columns that no function measures
-come from the data set, or are `tokens` (those of the completion that the model wrote) and `truncated` (1 where it
-was cut off). Weights, aggregation and scaling stand in the spec: the trainer's own settings for them are refused.
-Its metrics `reward` and `reward_std` (`eval_reward` in evaluation) are the mean of the spec's `total` and its
-deviation in the group; what reward functions measured stands under `rewards/`, and the rest under `rewardspec/`.
+Reward functions are matched with the spec's columns by name (`__name__`, or their name in TRL's logs); functions that
+the spec names (`use:`, `python:`) need not be passed. Other columns come from the data set, or are `tokens` (the number
+of tokens that the model wrote) and `truncated` (1 if the completion was cut off). Weights, aggregation and scaling are
+set in the spec; the trainer's own settings for them are refused. The metrics `reward` and `reward_std` (`eval_reward`
+in evaluation) are the mean of the spec's `total` and its deviation within groups. Values of reward functions are logged
+under `rewards/`, everything else under `rewardspec/`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """A public name, looked up when it is asked for: `for_trl` and `compile --target trl` go without TRL."""
+    """A public name, imported on first use: `for_trl` and `compile --target trl` do not need TRL."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""The trainers: TRL's GRPO and RLOO with the advantages of a spec, and the mixin that both are made of."""
+"""TRL's GRPO and RLOO trainers with the advantages of a spec, and the mixin that both use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STATE: tuple[str, ...] = (
     "log_completions",
     "eos_token_ids",
 )
-# Arguments of TRL's trainers, as far as they can be passed by their place and concern reward functions.
+# The positional arguments of TRL's trainers, up to those about reward functions.
 POSITIONS: tuple[str, ...] = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class")
 POSITIONS += ("reward_processing_classes",)
 
@@ -56,20 +56,20 @@ if version("trl") not in TESTED:
     logger.warning(f"rewardspec.adapters.trl was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}")
 
 
-_Trainer: Any = object  # the trainer that stands below the mixin in a class: it has what TRL gives its own
+_Trainer: Any = object  # the base class after the mixin: a trainer of TRL
 
 
 class RewardSpecMixin(_Trainer):
-    """The advantages of a spec, for a trainer of yours: `class Mine(RewardSpecMixin, MyGRPOTrainer)`.
+    """The advantages of a spec in your own trainer: `class Mine(RewardSpecMixin, MyGRPOTrainer)`.
 
-    spec: a `Spec`, the path of a file, or a text. constants: for names of its `define:`. dialect: None for the
-    spec's own numerics, `trl` for those of the trainer's built-in schemes.
-    move_rows: put copies of the groups that `refill` draws in the places of those left out. Without it nothing
-    moves, and their advantages are weighted instead.
-    allow_python: whether functions that the spec names by `python:` may be imported, where none of that name is passed
-    among `reward_funcs`: True, or the modules allowed.
-    Whatever is drawn, reward tokens too, depends on `args.seed` and the step alone.
-    Raises SpecError for a spec with errors, BindingError where it does not go with the trainer.
+    spec: a `Spec`, the path of a file, or a text. constants: for names of its `define:`. dialect: None for the spec's
+    own numerics, `trl` for those of the trainer's built-in schemes.
+    move_rows: replace the rows of dropped groups by copies of the groups that `refill` draws. Otherwise rows stay, and
+    advantages are weighted instead.
+    allow_python: the user functions (`python:`) that may be imported if `reward_funcs` has none of their name: True for
+    all, or modules.
+    All random draws, also of reward tokens, depend only on `args.seed` and the step.
+    Raises SpecError for a spec with errors, BindingError for one that contradicts the trainer.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class RewardSpecMixin(_Trainer):
         own = out["advantages"]
         advantages = result.advantages.to(own.device, torch.float32)
         penalty = None
-        if self._penalised:  # with weights of 0 TRL's own block makes advantages of its KL penalty, and of nothing else
+        if self._penalised:  # with weights of 0, TRL's own advantages are those of its KL penalty only
             penalty = self.accelerator.gather(own)
             if self.spec.program.keep is not None:
                 penalty = penalty * result.kept.to(own.device).repeat_interleave(group_size)
@@ -130,15 +130,15 @@ class RewardSpecMixin(_Trainer):
         return out
 
     def _moment(self) -> tuple[int, int | None]:
-        """The step, and how many there are: None before training, where `max_steps` is not set."""
+        """The step and the number of steps; the latter None before training if `max_steps` is not set."""
         total_steps = self.state.max_steps if self.state.max_steps > 0 else self.args.max_steps
         return self.state.global_step, total_steps if total_steps > 0 else None
 
     def _seed(self, mode: str) -> int:
-        """Of what is drawn for this generation: `args.seed`, if it is the only one of its step.
+        """The seed of this generation: `args.seed` for the first of a step.
 
-        With `steps_per_generation` below `gradient_accumulation_steps` there are several at one step, which
-        have to be drawn apart. A run resumes at the start of a step.
+        If `steps_per_generation` is below `gradient_accumulation_steps`, a step has several generations, each with its
+        own seed. A run resumes at the start of a step.
         """
         if mode == "eval":
             return self.args.seed
@@ -148,7 +148,7 @@ class RewardSpecMixin(_Trainer):
         return self.args.seed + (count << 32)
 
     def _tokens(self, n: int, group_size: int, mode: str, seed: int, step: int) -> list[str]:
-        """The name of a reward token for each of the `n` rollouts, on every process the same."""
+        """The name of a reward token for each of the `n` rollouts, equal on every process."""
         condition = self.spec.condition
         if mode == "eval":
             return [condition.best] * n
@@ -160,7 +160,7 @@ class RewardSpecMixin(_Trainer):
         return {**row, "prompt": self.spec.condition.render(prompt, token)}
 
     def _columns(self, out: dict, n: int) -> dict:
-        """What the spec reads, of the rollouts of all processes."""
+        """The spec's columns, of the rollouts of all processes."""
         if self._measured is None:
             raise BindingError(
                 f"{type(self).__name__} scored a batch without calling `_calculate_rewards`: there are no rewards"
@@ -187,7 +187,7 @@ class RewardSpecMixin(_Trainer):
 
     @staticmethod
     def _counted(name: str, inputs: list[dict]) -> bool:
-        """Whether the trainer counts a column itself: there is a whole number for every rollout."""
+        """Whether the trainer measures a column itself, with an integer for every rollout."""
         return name in AUTOMATIC and name not in inputs[0]
 
     def _column(self, name: str, inputs: list[dict], completion_ids: list[list[int]], out: dict) -> list:
@@ -208,9 +208,9 @@ class RewardSpecMixin(_Trainer):
 
 
 def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed = False) -> tuple[tuple, dict]:
-    """A trainer's arguments, the reward functions that the spec names after those that are passed.
+    """A trainer's arguments with the spec's reward functions added after those passed.
 
-    Weights and tokenizers of those that are passed get as many beside them as TRL counts then.
+    `reward_weights` and `reward_processing_classes` are extended to the same length.
     """
     given = {**dict(zip(POSITIONS, args, strict=False)), **kwargs}
     passed, tokenizers = given.get("reward_funcs"), given.get("reward_processing_classes")
@@ -224,7 +224,7 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed 
         changed["reward_processing_classes"] = tokenizers + [None] * (len(functions) - count)
     weights = getattr(given.get("args"), "reward_weights", None)
     if weights is not None and len(weights) != len(functions):
-        changed["args"] = copy(given["args"])  # what the user holds stays as it is
+        changed["args"] = copy(given["args"])  # do not change the user's object
         changed["args"].reward_weights = all_weights(spec, weights, count, len(functions))
     places = {name: place for place, name in enumerate(POSITIONS[: len(args)])}
     args = (
@@ -234,7 +234,7 @@ def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed 
 
 
 def own_functions(spec: Spec, passed: list, allow_python: Allowed = False) -> list[Callable]:
-    """The reward functions that the spec names, but for those that are passed under the name of their column."""
+    """The reward functions of the spec, except those of columns for which a function of that name is passed."""
     names = {str(getattr(function, "__name__", "")): function for function in passed}
     left = [name for name in spec.uses if name not in names]
     plain = {n: f for n, f in names.items() if n in spec.uses and callable(f) and not inspect.iscoroutinefunction(f)}
@@ -242,14 +242,14 @@ def own_functions(spec: Spec, passed: list, allow_python: Allowed = False) -> li
 
 
 def _tested() -> str:
-    """What to say of another version of TRL; nothing of one that the adapter was tested with."""
+    """A remark on an untested version of TRL; empty for a tested one."""
     if version("trl") in TESTED:
         return ""
     return f"; this adapter was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}"
 
 
 def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
-    """Give a trainer that has been set up its spec. Raises BindingError where they do not go together."""
+    """Give an initialised trainer its spec. Raises BindingError if they contradict each other."""
     absent = [name for name in STATE if not hasattr(trainer, name)]
     if absent:
         raise BindingError(f"{type(trainer).__name__} has no {', '.join(f'`{n}`' for n in absent)}{_tested()}")
@@ -267,7 +267,7 @@ def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
 
 
 def drop_no_reward(trainer: RewardSpecMixin) -> None:
-    """Take out the function that stands for reward functions, where an environment has brought one of its own."""
+    """Remove the placeholder among reward functions if an environment has added a real one."""
     names = trainer.reward_func_names
     if no_reward.__name__ in names and len(names) > 1:
         k = names.index(no_reward.__name__)
@@ -277,12 +277,13 @@ def drop_no_reward(trainer: RewardSpecMixin) -> None:
 
 
 class RewardSpecGRPOTrainer(RewardSpecMixin, GRPOTrainer):
-    """TRL's GRPO trainer with a spec's advantages. `RewardSpecMixin` says what it takes beside TRL's arguments."""
+    """TRL's GRPO trainer with a spec's advantages. Its arguments are TRL's and those of `RewardSpecMixin`."""
 
 
 class RewardSpecRLOOTrainer(RewardSpecMixin, RLOOTrainer):
     """TRL's RLOO trainer with a spec's advantages: a REINFORCE loss, clipped by sequence.
 
-    TRL's KL penalty, which RLOO has in the reward, is added as TRL computes it: the advantage of a rollout is the
-    spec's, less `beta` times what its KL is above that of the others of its group. `RLOOConfig` has `beta=0.05`.
+    TRL's KL penalty, which is part of the reward in RLOO, is added as in TRL: the advantage of a rollout is the spec's,
+    minus `beta` times the difference of its KL and the mean KL of the other rollouts in its group. `RLOOConfig` has
+    `beta=0.05`.
     """

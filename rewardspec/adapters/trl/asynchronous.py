@@ -4,10 +4,10 @@
 
     trainer = RewardSpecAsyncGRPOTrainer("Qwen/Qwen3-4B", reward_funcs=[correct], spec="spec.yaml", train_dataset=...)
 
-That trainer scores in a rollout worker, a process of its own, which is given one group at a time. So a spec can be
-computed there if nothing in it looks beyond the group or at the step; others are refused before the model is loaded.
-Columns are found as in `rewardspec.adapters.trl`, on the worker: one that nothing measures ends the run with its first
-group. `reward`, `reward_std`, `rewards/` and `rewardspec/` are logged as there.
+That trainer scores one group at a time, in a separate process, the rollout worker. So the spec may read neither the
+batch nor the step; others are refused before the model is loaded. Columns are found as in `rewardspec.adapters.trl`, on
+the worker: a column that nothing measures ends the run at the first group. `reward`, `reward_std`, `rewards/` and
+`rewardspec/` are logged as there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RewardSpecAsyncGRPOTrainer(AsyncGRPOTrainer):
 
 
 def check_by_group(spec: Spec) -> None:
-    """Raise BindingError, a line for each reason, where a spec cannot be computed on one group by itself."""
+    """Raise BindingError, with a line for each reason, if a spec cannot be computed on a single group."""
     problems = []
     nodes = walk(spec.program.results)
     if spec.program.copies is not None:
@@ -95,7 +95,7 @@ def check_by_group(spec: Spec) -> None:
 class SpecLoop(_AsyncRolloutLoop):
     """TRL's rollout loop, in the worker's process, with the advantages of a spec.
 
-    spec: it is pickled as its text. dialect: see `Spec.under`.
+    spec: pickled as its text. dialect: see `Spec.under`.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class SpecLoop(_AsyncRolloutLoop):
         return name if name in self.spec.columns else as_name(name)
 
     def _kept(self, k: int, function: Callable) -> Callable:
-        """The function, whose values of the group being scored are kept: groups are scored one after the other."""
+        """The function, with its values stored for the current group: groups are scored one after the other."""
 
         @functools.wraps(function)
         def scored(**kwargs):
@@ -157,7 +157,7 @@ class SpecLoop(_AsyncRolloutLoop):
         return samples
 
     def _columns(self, group) -> dict:
-        """What the spec reads of a group."""
+        """The spec's columns, of one group."""
         measured = [*self._measured]
         for kind in self._env_reward_types:  # as TRL has them: a rollout is scored by its own environment
             measured.append([r[1] if r is not None and r[0] is kind else None for r in group.env_rewards])

@@ -1,4 +1,4 @@
-"""What of a TRL trainer goes against a spec, found before training starts."""
+"""Checks before training that a TRL trainer's settings and columns do not contradict the spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewardspec.spec import Spec
 
 OWN = ("prompt", "completion", "completion_ids", "image", "images")  # keys of a row that TRL reads
 
-# Settings of the built-in schemes: (name, what it is where nobody set it, what to do instead).
+# Settings of the built-in schemes: (name, defaults, fix).
 STOCK: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("reward_weights", (None,), "give components a `weight:`"),
     ("multi_objective_aggregation", ("sum_then_normalize",), "write `advantage: gdpo`, or another scheme"),
@@ -23,13 +23,13 @@ STOCK: tuple[tuple[str, tuple[Any, ...], str], ...] = (
 
 
 def no_reward(completions: list, **_) -> list[float]:
-    """Stands for reward functions where a spec needs none, which TRL does not allow; nothing reads it."""
+    """A placeholder if a spec needs no reward function, because TRL requires one; nothing reads it."""
     return [0.0] * len(completions)
 
 
 HOOKS = {"_calculate_rewards": 4, "_generate_and_score_completions": 1}  # method: arguments after self
 
-# Why a spec has no place in other trainers of TRL, of those that one might try it in.
+# Why a spec cannot be used in other trainers of TRL that users may try.
 OTHERS = {
     "A2POTrainer": "it compares one completion with its prompt's optimal value, which it estimates beforehand",
     "AsyncGRPOTrainer": "its advantages are computed in a rollout worker, one group at a time; take "
@@ -42,9 +42,9 @@ OTHERS = {
 
 
 def check_trainer(made: type, mixin: type, supported: tuple[type, ...], tested: str) -> None:
-    """Raise BindingError, when a class is defined, unless a spec can be put into the trainer below the mixin.
+    """Raise BindingError, when a class is defined, unless the trainer after the mixin can use a spec.
 
-    made: the class. A mixin of mixins, with no trainer yet, is let be. tested: what to say of the version of TRL.
+    made: the class; a mixin of mixins without a trainer is ignored. tested: a remark on the version of TRL.
     """
     below = [base for base in made.__mro__ if not issubclass(base, mixin)]
     trainer = next((base for base in below if base.__name__.endswith("Trainer") and hasattr(base, "train")), None)
@@ -76,14 +76,14 @@ def check_trainer(made: type, mixin: type, supported: tuple[type, ...], tested: 
 
 
 def reward_names(trainer, known: Iterable[str]) -> list[str]:
-    """What each reward function is called in a spec that knows these names: a model's with `_` for what is no name."""
+    """The name of each reward function in a spec with these names; in names of models `_` replaces other characters."""
     return [name if name in known else as_name(name) for name in trainer.reward_func_names]
 
 
 def all_weights(spec: Spec, weights: list[float], passed: int, functions: int) -> list[float]:
-    """`reward_weights` that were given for the `passed` functions, for all of them: `check_settings` judges them.
+    """`reward_weights` of the `passed` functions, extended to all functions; `check_settings` checks the values.
 
-    Raises BindingError where there are neither as many as are passed nor as there are.
+    Raises BindingError for another number of weights.
     """
     if len(weights) == passed:
         return [*weights, *[1.0] * (functions - passed)]
@@ -95,12 +95,12 @@ def all_weights(spec: Spec, weights: list[float], passed: int, functions: int) -
 
 
 def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
-    """Raise BindingError, a line for each setting that would be ignored, or that does not go with the spec."""
+    """Raise BindingError, with a line for each setting that would be ignored or contradicts the spec."""
     args, problems = trainer.args, []
     for name, defaults, instead in STOCK:
         value = getattr(args, name, defaults[0])
         if name == "reward_weights" and value is not None and all(weight == 1 for weight in value):
-            continue  # which is what they are without it
+            continue  # as without it
         if value not in defaults:
             problems.append(
                 f"`{name}={value!r}` has no effect on the advantages of {spec.name}: leave it out and {instead}"
@@ -170,13 +170,13 @@ def check_columns(trainer, spec: Spec) -> None:
 
 
 def _fields(trainer, spec: Spec) -> list[tuple[str, str]]:
-    """(column of the spec, column of the data set) that reward functions of the spec's own cannot do without."""
+    """(column of the spec, column of the data set) pairs that the spec's reward functions require."""
     functions = [function for function in trainer.reward_funcs if getattr(function, "needs", None)]
     return [(f.__name__, field) for f in functions for field in f.needs if f.__name__ in spec.uses and field not in OWN]
 
 
 def check_ambiguous(spec: Spec, rewards: list[str], names: set[str]) -> None:
-    """Raise BindingError where a column of the spec could be either of two things."""
+    """Raise BindingError if a column of the spec has two sources."""
     problems = []
     for name in spec.columns:
         if name in names and name in rewards and name not in spec.uses:  # one that the spec measures is that
@@ -197,14 +197,14 @@ def _data_sets(trainer) -> dict[str, Any]:
 
 
 def _columns_of(data, removes: bool) -> set[str] | None:
-    """The columns that reach the trainer, None where they are not known before the first row."""
+    """The columns that reach the trainer; None if unknown before the first row."""
     if data.column_names is None:
         return None
     return set() if removes else {name for name in data.column_names if name not in OWN}
 
 
 def _plain(data, name: str, wanted: str) -> bool:
-    """Whether a column holds one number (or truth value) a row, or one name."""
+    """Whether a column has one number (or truth value), or one name, in each row."""
     features = getattr(data, "features", None) or {}
     if name not in features:
         return True
@@ -213,7 +213,7 @@ def _plain(data, name: str, wanted: str) -> bool:
 
 
 def _removed(trainer, spec: Spec, rewards: list[str]) -> str:
-    """A line on columns that `remove_unused_columns` takes away."""
+    """A line about the columns that `remove_unused_columns` removes."""
     names = trainer.train_dataset.column_names or ()
     gone = [name for name in spec.columns if name in names and name not in rewards]
     if not trainer.args.remove_unused_columns or not gone:

@@ -1,4 +1,4 @@
-"""What `rewardspec compile SPEC --target trl` writes."""
+"""The files of `rewardspec compile SPEC --target trl`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from rewardspec.scoring.permission import Allowed, read_allowed
 
 
 def spec(**_) -> list[float]:
-    """Stands for the spec among `reward_funcs`. It measures nothing, and the trainer never gets it."""
+    """The placeholder of the spec in `reward_funcs`. It measures nothing, and the trainer never gets it."""
     raise BindingError("`rewardspec.adapters.trl_hook.spec` measures nothing: this trainer was not built by `trl`")
 
 
@@ -36,7 +36,7 @@ spec.stands_for_spec = True  # type: ignore[attr-defined]  # what `install` look
 
 
 def options(variables: Mapping[str, str]) -> dict:
-    """What `install` takes, from environment variables. Raises BindingError for one that is absent or malformed."""
+    """The arguments of `install` from environment variables. Raises BindingError for a missing or malformed one."""
     if not variables.get("REWARDSPEC", "").strip():
         raise BindingError("`rewardspec.adapters.trl_hook` reads the spec from REWARDSPEC: its path, or its text")
     constants = {}

@@ -31,11 +31,11 @@ def install(
     move_rows: bool = False,
     allow_python: Allowed = False,
 ) -> None:
-    """Make every `GRPOTrainer` and `RLOOTrainer` of this process that is built from now on compute with a spec.
+    """Make every `GRPOTrainer` and `RLOOTrainer` that this process creates from now on use a spec.
 
-    For command lines that name no trainer class: `trl grpo` imports the modules of `reward_funcs` before it
-    builds its trainer, so a call on the top level of such a module is enough. Subclasses are left alone.
-    Raises BindingError where another spec was installed before.
+    For command lines without a trainer class: `trl grpo` imports the modules of `reward_funcs` before it creates its
+    trainer, so a call at the top level of such a module is enough. Subclasses do not change.
+    Raises BindingError if another spec was installed before.
     """
     read = read_spec(spec, constants, dialect)
     for trainer, ours in ((GRPOTrainer, RewardSpecGRPOTrainer), (RLOOTrainer, RewardSpecRLOOTrainer)):
@@ -51,7 +51,7 @@ def install(
 
 
 def _with_spec(trainer: type, ours: type) -> Callable:
-    """The `__init__` of a trainer class, after which its instances are ours and have the installed spec."""
+    """An `__init__` for a trainer class that turns its instances into ours, with the installed spec."""
     original: Any = trainer.__init__  # type: ignore[misc]  # of this very class
 
     @functools.wraps(original)

@@ -8,10 +8,10 @@ from rewardspec.adapters.trl.checks import no_reward
 
 
 def log_result(trainer, mode: str, logged: int, columns: dict, result, advantages, penalty, tokens) -> None:
-    """Put what a spec made of a batch where TRL's own figures of it stand.
+    """Replace TRL's metrics of a batch by those of the spec.
 
-    logged: how many values the metric `reward` had before the batch. advantages: of all processes, [N]. penalty: what
-    of them is TRL's KL penalty, [N], or None. tokens: the name of each rollout's reward token, or None.
+    logged: how many values the metric `reward` had before the batch. advantages: of all processes, [N]. penalty: TRL's
+    KL penalty in them, [N], or None. tokens: the name of each rollout's reward token, or None.
     """
     metrics = trainer._metrics[mode]
     metrics.pop("frac_reward_zero_std", None)  # of TRL's scheme, not of the spec's: see groups_without_signal
@@ -38,7 +38,7 @@ def log_result(trainer, mode: str, logged: int, columns: dict, result, advantage
 
 
 def _table(spec, result, penalty, tokens) -> dict[str, list]:
-    """Columns of the table of completions, in the order that they have there."""
+    """The columns of the table of completions, in order."""
     found = {} if result.total is None or "total" in result.rewards else {"total": result.total}
     found |= result.rewards
     found |= {f"share/{name}": values for name, values in (result.shares or {}).items()}
@@ -53,7 +53,7 @@ def _table(spec, result, penalty, tokens) -> dict[str, list]:
 
 
 def _means(columns: dict, declared: dict) -> dict[str, float]:
-    """The mean of each column of numbers, over what is present; NaN where nothing is, which TRL logs as None."""
+    """The mean of each numeric column over present values; NaN, which TRL logs as None, if there are none."""
     tensors = {name: column for name, column in columns.items() if isinstance(column, torch.Tensor)}
     found = {}
     if tensors:

@@ -1,4 +1,4 @@
-"""`for_trl`: the reward functions of a spec, as TRL takes them. It needs neither TRL nor torch."""
+"""`for_trl`: the reward functions of a spec for TRL. It needs neither TRL nor torch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ def for_trl(
     functions: Mapping[str, Callable] = {},
     only: Collection[str] | None = None,
 ) -> list[Callable[..., list[float | None]]]:
-    """`reward_funcs` for TRL: a function for each column, in the order of the spec, named as the column is.
+    """`reward_funcs` for TRL: a function for each column, with its name, in the order of the spec.
 
-    Each takes `prompts`, `completions` and the data set's columns and gives a number or None a completion. The
-    first that is called on a batch measures all of it. only: the columns wanted, where others are measured elsewhere.
-    Raises ScoringError.
+    Each takes `prompts`, `completions` and the data set's columns and returns a number or None for each completion. The
+    first call on a batch measures all columns. only: the columns to measure. Raises ScoringError.
     """
     batch = _Batch(scorer_of(spec, allow_python, functions, only))
     return [batch.function(name) for name in batch.scorer.names]
@@ -33,9 +32,9 @@ class _Batch:
 
     def __init__(self, scorer: Scorer):
         self.scorer, self.lock = scorer, Lock()
-        self.completions: object = None  # held, so that no other list can be taken for it
+        self.completions: object = None  # kept alive, so that no other list gets its identity
         self.rows: list[dict[str, float | None]] = []
-        self.given: set[str] = set()  # functions that gave their values of it: one that is called again measures again
+        self.given: set[str] = set()  # functions called on this batch: a second call measures again
 
     def function(self, name: str) -> Callable[..., list[float | None]]:
         def reward_func(prompts: Sequence, completions: Sequence, **columns) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""Rows of a TRL generation batch put in the places that a spec's `refill` gives them."""
+"""The rows of a TRL generation batch, moved as a spec's `refill` requires."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from rewardspec.adapters.common.binding import BindingError
 
-# Tensors with one row a rollout: what fills a row up, and whether it comes first. None is the padding token.
+# Tensors with a row for each rollout: the padding value (None: the padding token), and whether padding comes first.
 PADDING = {
     "prompt_ids": (None, True),
     "prompt_mask": (0, True),
@@ -22,10 +22,10 @@ PADDING = {
 
 
 def moved(out: dict, rows: torch.Tensor, advantages: torch.Tensor, accelerator, padding_token: int) -> dict:
-    """The batch of this process, with row `rows[i]` of all processes in place i.
+    """The batch of this process, with row `rows[i]` of all processes at place i.
 
-    rows, advantages: of all processes, [N], the same on each of them.
-    Rows are padded to the widest of any process, and the number of tokens is counted again.
+    rows, advantages: of all processes, [N], equal on each of them. Rows are padded to the longest of any process, and
+    tokens are counted again.
     """
     n, index = len(out["advantages"]), accelerator.process_index
     assert len(rows) == n * accelerator.num_processes, "groups of one size are refilled to as many rows"
