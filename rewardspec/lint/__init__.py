@@ -1,9 +1,9 @@
-"""Findings: what is likely to be wrong with a spec that can be computed.
+"""Findings: likely mistakes in a spec that can be computed.
 
     found = findings(spec, Run(sizes=[8]))
     for diagnostic in found.warnings: ...
 
-A finding is one file of `rules/`, which is also the page that `rewardspec explain CODE` shows.
+A finding is one file in `rules/`. Its docstring is the page that `rewardspec explain CODE` shows.
 """
 
 from rewardspec.lint.check import Findings, findings

@@ -15,28 +15,28 @@ from rewardspec.ops.domain import Level
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import SpecError
 
-MOST_LOWERED = 6_000  # nodes, over all components whose weight or scale is changed to see what it does
+MOST_LOWERED = 6_000  # nodes, over all variations of weights and scales
 
 
 def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> bool:
-    """Whether another declaration of a component gives the same advantages, as the graphs or all small groups show.
+    """Whether another declaration of a component gives the same advantages, by the graphs or by all small groups.
 
-    Where neither shows it, and no group is seen in which something changes, the finding `code` is left out.
+    If neither proves it, and no group shows a difference, the finding `code` is noted as not checked.
     """
     every = facts.groups.all or {}
     try_groups = 3 in every and not facts.question.intervals
     if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
-        facts.leave_out(code, f"there are too many components ({len(facts.shaped)}) to vary each")
+        facts.not_checked(code, f"there are too many components ({len(facts.shaped)}) to vary each")
         return False
     other = variation(facts.spec, name, changed)
     if other is None:
         return False
     theirs = Facts(other)
     if facts.declared.eps > SMALL or any(outweighed_by_eps(of) is not None for of in (facts, theirs)):
-        return False  # eps tells large from small
+        return False  # eps makes scales matter
     if _same_graphs(facts, theirs):
         return True
-    of_batch = facts.looks_at_batch or theirs.looks_at_batch or not (_only_divides(facts) and _only_divides(theirs))
+    of_batch = facts.reads_batch or theirs.reads_batch or not (_only_divides(facts) and _only_divides(theirs))
     small = [group for groups in every.values() for group in groups] if try_groups and not of_batch else []
     moved, unknown = False, not small
     for group in [*small, *scattered(facts)]:
@@ -49,17 +49,17 @@ def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> b
         else:
             moved = moved or any(a)
     if unknown and moved:
-        facts.leave_out(
+        facts.not_checked(
             code, OF_BATCH if of_batch else "it changed nothing in the groups that were tried, which are not all"
         )
     return moved and not unknown
 
 
 def _only_divides(facts: Facts) -> bool:
-    """Whether the batch is looked at for no more than a mean that is taken off and a deviation that is divided by.
+    """Whether the batch is read only for a mean that is subtracted and a deviation that divides.
 
-    Then a weight that does nothing where one group is the whole batch does nothing where it is a part of it; unless
-    columns of the group make groups differ.
+    Then a weight without effect in a batch of one group has no effect in any batch, unless columns of the group
+    make groups differ.
     """
     order = walk([facts.question.program.advantage])
     users = users_of(order)
@@ -83,14 +83,14 @@ def _only_divides(facts: Facts) -> bool:
 
 
 def _same_graphs(facts: Facts, theirs: Facts) -> bool:
-    """Whether two specs are the same but for what z-scores cancel, so that all their advantages are."""
+    """Whether two specs are equal except for what z-scores cancel, so that all their advantages are equal."""
     numbers: dict[tuple[object, ...], int] = {}
     first, second = (_numbered(of.question.program, numbers) for of in (facts, theirs))
     return first == second
 
 
 def _numbered(program: Program, numbers: dict[tuple[object, ...], int]) -> int:
-    """A number for the advantage, equal for equal values: a z-score goes by what it is of, less scale and shift."""
+    """A number for the advantage, equal for equal values. A z-score has that of its input without scale and shift."""
     own: dict[Node, int] = {}
 
     def number(node: Node) -> int:
@@ -109,7 +109,7 @@ def _numbered(program: Program, numbers: dict[tuple[object, ...], int]) -> int:
 
 
 def _unscaled_node(node: Node, over: Level) -> Node:
-    """`node` less positive factors and shifts that are the same for all of a group (or batch): no z-score sees them."""
+    """`node` without positive factors and shifts that are equal over a group (or batch): a z-score cancels them."""
     while True:
         coarse = [(a.args[0] if a.op == "spread" else a).level <= over < node.level for a in node.args]
         match node.op, node.args:
@@ -125,7 +125,7 @@ def _unscaled_node(node: Node, over: Level) -> Node:
 
 
 def variation(spec: Spec, name: str, changed: Component) -> Spec | None:
-    """The spec with another form of one component; None where it comes to nothing."""
+    """The spec with another declaration of one component; None if that has an error."""
     try:
         return spec.varied(components={**spec.declarations.components, name: changed})
     except SpecError:

@@ -33,7 +33,7 @@ def findings(spec: Spec, run: Run = ANY_RUN) -> Findings:
         try:
             found += one.look(facts)
         except (Inexact, SpecError):  # nothing can be decided
-            facts.leave_out(one.code, NOT_EXACT)
+            facts.not_checked(one.code, NOT_EXACT)
     useless = list(without_effect(facts, found))
     settled = {d.code for d in found} | {code for component, code, _ in allowances(facts) if component is None}
     left = [d for d in found if not is_allowed(facts, d)]
@@ -42,7 +42,7 @@ def findings(spec: Spec, run: Run = ANY_RUN) -> Findings:
 
 def _notes(facts: Facts, settled: set[str]) -> Iterator[Diagnostic]:
     """A note for each reason why findings were not checked. Findings in `settled` are omitted."""
-    left = sorted((sorted(codes - settled), reason) for reason, codes in facts.left_out.items())
+    left = sorted((sorted(codes - settled), reason) for reason, codes in facts.unchecked.items())
     for codes, reason in left:
         if codes:
             message = f"{', '.join(codes)} ({reason})"

@@ -1,4 +1,4 @@
-"""eps against the spreads that the declared values have."""
+"""eps compared with the spreads of the declared values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from rewardspec.ir.patterns import match_zscore
 from rewardspec.lint.facts import Facts, once
 from rewardspec.ops.domain import Level
 
-SMALL = Fraction(1, 1000)  # what is added so that nothing is divided by 0
+SMALL = Fraction(1, 1000)  # the largest number that is added only to avoid a division by 0
 
 
 @once
 def outweighed_by_eps(facts: Facts) -> tuple[Node, float] | None:
-    """A z-score within groups that is of values so close together that eps is the larger part of its divisor, and
-    the least spread that these values have.
+    """A z-score within groups whose values are so close together that eps is the larger part of its divisor.
+
+    With it comes the smallest positive spread of these values.
     """
     eps = facts.declared.eps
     graph = facts.question.program.graph
@@ -36,6 +37,6 @@ def outweighed_by_eps(facts: Facts) -> tuple[Node, float] | None:
 
 @once
 def _uses_eps(facts: Facts) -> bool:
-    """Whether the spec's own z-scores, in its own graph, have eps in their divisors."""
+    """Whether z-scores within groups, in the spec's own graph, have eps in their divisors."""
     found = (match_zscore(facts.program.graph, n) for n in walk([facts.program.advantage]))
     return any(z is not None and z.eps is not None and z.over is Level.GROUP for z in found)

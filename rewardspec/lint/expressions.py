@@ -1,4 +1,4 @@
-"""What a spec's own expressions are made of: their parts, and the names that they come down to."""
+"""The parts of a spec's own expressions, and the names in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rewardspec.text.source import Span
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
-    """An expression and all expressions in it."""
+    """An expression and all its subexpressions."""
     yield expr
     match expr:
         case Call():
@@ -27,7 +27,7 @@ def parts(expr: Expr) -> Iterator[Expr]:
 
 
 def names_of(declared: Declarations, expr: Expr) -> set[str]:
-    """The names in an expression; a definition's name is replaced by the names in the definition."""
+    """The names in an expression, with the names of definitions expanded."""
     found: set[str] = set()
     queue, seen = [expr], set()
     while queue:
@@ -44,7 +44,7 @@ def names_of(declared: Declarations, expr: Expr) -> set[str]:
 
 
 def own_expressions(declared: Declarations) -> Iterator[tuple[Expr, Expr]]:
-    """(a whole expression of the spec's own text, each of its parts); functions with parameters are left out."""
+    """(a whole expression of the spec's own text, each of its parts), without functions with parameters."""
     wholes = [expr for c in declared.components.values() for expr in (c.when, c.value, c.weight)]
     wholes += [definition.body for definition in declared.values.values()]
     wholes += [declared.keep, declared.refill, declared.advantage]
@@ -57,7 +57,7 @@ def own_expressions(declared: Declarations) -> Iterator[tuple[Expr, Expr]]:
 
 
 def reads_weights(declared: Declarations) -> bool:
-    """Whether anything that decides advantages reads `weights`, through definitions of the spec and the prelude."""
+    """Whether the advantage, `keep` or `refill` reads `weights`, also through definitions."""
     shipped = prelude(declared.dialect)
     queue = [(expr, False) for expr in (declared.advantage, declared.keep, declared.refill) if expr is not None]
     seen: set[tuple[str, bool, bool]] = set()

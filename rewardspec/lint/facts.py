@@ -1,4 +1,4 @@
-"""What findings ask about a spec, each answer worked out once."""
+"""Facts about a spec that several findings read, each computed once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rewardspec.syntax.tree import Name
 from rewardspec.text.diagnostics import Diagnostic, Label, SpecError
 from rewardspec.text.source import Span
 
-MOST_TRIED = 4096  # rows of columns that are looked through for what one rollout can be
+MOST_TRIED = 4096  # rows of columns that are tried for the states of one rollout
 
-# Why something was not looked at, or not everywhere.
+# Why a finding was not checked, or not in all groups.
 NO_OUTCOME = "the spec has no `outcome`; add one: `outcome: correct >= 1`"
 OF_BATCH = "the advantage depends on the rest of the batch"
 NOT_EXACT = "some values have no exact form and are too close to compare"
@@ -32,9 +32,9 @@ NO_LENGTH = "the length of the run is unknown; pass `--total-steps N`"
 
 @dataclass(frozen=True)
 class Run:
-    """What the caller states of a training run; findings that need it are silent without.
+    """A training run, as far as the caller states it. Findings that need more are not checked.
 
-    rates: how often columns or components with two values succeed. sizes: of its groups.
+    rates: the success rates of columns or components with two values. sizes: the group sizes.
     """
 
     rates: Mapping[str, Fraction] = field(default_factory=dict)
@@ -42,37 +42,37 @@ class Run:
     total_steps: int | None = None
 
 
-ANY_RUN = Run()  # of which nothing is known
+ANY_RUN = Run()  # nothing is known about it
 
 
 class Facts:
-    """A spec, a run, and what several findings ask about them."""
+    """A spec, a run, and the facts about them that several findings read."""
 
     def __init__(self, spec: Spec, run: Run = ANY_RUN):
         self.spec, self.run = spec, run
         self.program, self.declared = spec.program, spec.declarations
-        self.left_out: dict[str, set[str]] = {}  # why something was not looked at, or not everywhere: findings
-        self.answers: dict[Callable[..., Any], Any] = {}  # of questions that are marked `@once`
+        self.unchecked: dict[str, set[str]] = {}  # reason: findings that were not checked
+        self.answers: dict[Callable[..., Any], Any] = {}  # of functions that are marked `@once`
 
     def warn(
         self, code: str, message: str, span: Span, *, help: str | None, labels: tuple[Label, ...] = (), note: str = ""
     ) -> Diagnostic:
         return Diagnostic(code, message, span, help, labels, note, severity="warning")
 
-    def leave_out(self, code: str, reason: str) -> None:
-        """Say that a finding was not looked at, or not everywhere, and why."""
-        self.left_out.setdefault(reason, set()).add(code)
+    def not_checked(self, code: str, reason: str) -> None:
+        """Note that a finding was not checked, or not in all groups, and why."""
+        self.unchecked.setdefault(reason, set()).add(code)
 
     def depends_on_batch(self, code: str) -> bool:
-        """Whether the rest of the batch decides advantages, so that a finding cannot be looked at in one group."""
-        if self.looks_at_batch:
-            self.leave_out(code, OF_BATCH)
-        return self.looks_at_batch
+        """Whether advantages depend on the rest of the batch. If so, the finding is noted as not checked."""
+        if self.reads_batch:
+            self.not_checked(code, OF_BATCH)
+        return self.reads_batch
 
     # Places --------------------------------------------------------------------------------------
 
     def component_place(self, name: str, key: str | None = None) -> Span:
-        """The name of a component; or the value of one of its keys, if it has that."""
+        """The name of a component, or the value of its `key`."""
         place = self.declared.components[name].place
         return place.name if key is None else place.of(key)
 
@@ -80,7 +80,7 @@ class Facts:
         return self.declared.place.of("advantage")
 
     def own_place(self, node: Node) -> Span:
-        """The text of this spec that caused a node; the whole advantage, where that is in the prelude."""
+        """The text of this spec that a node comes from; the whole advantage if it comes from the prelude."""
         for graph in (self.program.graph, self.question.program.graph):
             span = graph.spans.get(node)
             if span is not None and span.source is self.spec.source:
@@ -95,13 +95,13 @@ class Facts:
 
     @cached_property
     def outcome(self) -> Outcome | None:
-        """What says that a rollout is right: as declared, else as guarantees say, else by names and gates."""
+        """The outcome: as declared, else from the guarantees, else from names and gates."""
         stated = declared_outcome(self.declared, self.program)
         return stated or named_outcome(self.declared, self.program, self._gating)
 
     @cached_property
     def graded_outcome(self) -> str | None:
-        """A component that is called an outcome, or gates others, and has more values than right and wrong."""
+        """A component that is named like an outcome, or gates others, and has more than two values."""
         if self.outcome is not None:
             return None
         graded = [n for n, node in self.shaped.items() if node.domain.values is None or len(node.domain.values) > 2]
@@ -120,8 +120,8 @@ class Facts:
     # Groups --------------------------------------------------------------------------------------
 
     @cached_property
-    def _asked(self) -> Spec:
-        """The spec with its outcome declared, where that is known from elsewhere."""
+    def _with_outcome(self) -> Spec:
+        """The spec with its outcome declared, also if that comes from guarantees or names."""
         if self.outcome is None or self.outcome.how == "declared":
             return self.spec
         return replace(self.spec, declarations=replace(self.declared, outcome=self.outcome.expr))
@@ -129,7 +129,7 @@ class Facts:
     @cached_property
     def question(self) -> Question:
         """The spec as `verify` looks at it, with 0 for eps."""
-        found = Question.of(self._asked, MOST_TRIED)
+        found = Question.of(self._with_outcome, MOST_TRIED)
         if self.run.total_steps is not None:
             found.moments = _within_run(found.moments, Fraction(self.run.total_steps))
         return found
@@ -139,7 +139,7 @@ class Facts:
         return SmallGroups(self.question)
 
     @cached_property
-    def looks_at_batch(self) -> bool:
+    def reads_batch(self) -> bool:
         """Whether more than a change of scale depends on the rest of the batch."""
         return any(over_batch(n) for n in walk([self.question.root]))
 
@@ -147,13 +147,13 @@ class Facts:
     def with_eps(self) -> Facts:
         """The same spec with eps as it is, where `question` has 0 for it."""
         try:
-            program = self._asked.varied(given={**self.declared.given, "eps": self.declared.eps}).program
+            program = self._with_outcome.varied(given={**self.declared.given, "eps": self.declared.eps}).program
         except SpecError:
             return self
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
-        found.outcome, found.left_out = self.outcome, self.left_out
-        found.question = Question(self._asked, program, root, self.question.normalisation, MOST_TRIED)
+        found.outcome, found.unchecked = self.outcome, self.unchecked
+        found.question = Question(self._with_outcome, program, root, self.question.normalisation, MOST_TRIED)
         found.question.moments = self.question.moments
         return found
 
@@ -162,7 +162,7 @@ Answer = TypeVar("Answer")
 
 
 def once(ask: Callable[[Facts], Answer]) -> Callable[[Facts], Answer]:
-    """Makes a question about a spec one whose answer is kept: several findings ask it."""
+    """Decorates a function of facts so that it is computed once for each `Facts`."""
 
     @wraps(ask)
     def asked(facts: Facts) -> Answer:
@@ -175,7 +175,7 @@ def once(ask: Callable[[Facts], Answer]) -> Callable[[Facts], Answer]:
 
 
 def _within_run(moments: list[dict[str, Fraction]], total: Fraction) -> list[dict[str, Fraction]]:
-    """Moments of a run of any length as moments of one of `total` steps, whose last is `total - 1`."""
+    """The moments of a run of any length, moved into a run of `total` steps, whose last is `total - 1`."""
     found: list[dict[str, Fraction]] = []
     for moment in moments:
         if "total_steps" in moment:

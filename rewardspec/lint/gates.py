@@ -24,12 +24,12 @@ def gates(declared: Declarations, component: str) -> list[Expr]:
 
 
 def gate_names(declared: Declarations, component: str) -> set[str]:
-    """Components and signals that the gates of a component read, through definitions too."""
+    """Components and signals that the gates of a component read, also through definitions."""
     return {name for gate in gates(declared, component) for name in names_of(declared, gate)}
 
 
 def counts_only_where(declared: Declarations, component: str, condition: Expr) -> bool:
-    """Whether a gate of a component is open only where a condition holds."""
+    """Whether a gate of a component is open only if a condition is true."""
     lowering = Lowering(declared, Report())
     for gate in gates(declared, component):
         if not names_of(declared, condition) & names_of(declared, gate):
@@ -46,7 +46,7 @@ def counts_only_where(declared: Declarations, component: str, condition: Expr) -
 
 
 def gating(declared: Declarations, program: Program) -> set[str]:
-    """The components that gate others: these count only where it has the greatest of its values."""
+    """The components that gate others: the others count only if it has its greatest value."""
     shaped = {component.name: component.shaped for component in program.components}
     read = {name: gate_names(declared, name) for name in shaped}
     found = set()

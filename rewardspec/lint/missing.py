@@ -21,7 +21,7 @@ def spoilt_groups(facts: Facts, code: str) -> Iterator[tuple[str, Group, Group]]
     if not policies or facts.depends_on_batch(code):
         return
     if facts.question.normalisation == "shift":
-        facts.leave_out(code, OF_BATCH)
+        facts.not_checked(code, OF_BATCH)
         return
     for at, node in enumerate(nodes):
         name = node.attributes[0]
@@ -73,7 +73,7 @@ def missing_place(facts: Facts, name: str) -> Span:
     return facts.declared.place[section][name].of("missing")
 
 
-def culprit(facts: Facts, is_dropped: bool) -> Label:
+def cause(facts: Facts, is_dropped: bool) -> Label:
     """Where the missing value takes effect: `keep` if it drops the group, else the advantage."""
     if is_dropped:
         return Label(facts.declared.place.of("keep"), "drops the group")

@@ -1,4 +1,4 @@
-"""The outcome: what says that a rollout is right. Declared, else told by a guarantee, else by names and gates."""
+"""The outcome: the condition that makes a rollout right. Declared, else from a guarantee, else from names and gates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rewardspec.text.source import Source
 
 _ABOUT_RIGHT = ("right_above_wrong", "wrong_gets_nothing", "silent_when_all_fail")
 
-# Words of names: what says that an answer is right, the plainest first; and what is never that.
+# Words in names of outcomes, the plainest first; and words in names that are never outcomes.
 _RIGHT = [
     {"correct", "correctness", "outcome", "success", "successful", "solved", "accuracy", "acc", "exact"},
     {"verifier", "verified", "right", "pass", "passed", "passes", "answer", "answers"},
@@ -33,7 +33,7 @@ _NOT_RIGHT |= {"length", "len", "lengths", "token", "tokens", "words", "chars", 
 _NOT_RIGHT |= {"present", "given", "parsed", "parses", "valid", "closed", "think", "thinking", "reasoning", "language"}
 _NOT_RIGHT |= {"wrong", "incorrect", "error", "errors", "fail", "fails", "failed", "bad", "no", "not", "penalty"}
 _NOT_RIGHT |= {"rate"}
-# Beside one of these an `accuracy` is one criterion of a rubric among others.
+# If another component has one of these words, `accuracy` is one criterion of a rubric.
 _CRITERIA = {
     "criterion",
     "criteria",
@@ -73,9 +73,8 @@ _CRITERIA |= {
 class Outcome:
     """A condition of rollout level under which a rollout is right.
 
-    condition: as the language writes it. component: the one that it is about, if it compares one alone, which says
-    no more than right and wrong where `is_binary`. reads: components and signals that it names.
-    how: "declared", "guarantee" or "name".
+    condition: as text. component: the only name that it reads, if that is a component. is_binary: the component has
+    two values, right and wrong. reads: components and signals that it names. how: "declared", "guarantee" or "name".
     """
 
     condition: str
@@ -83,7 +82,7 @@ class Outcome:
     how: str
     component: str | None
     is_binary: bool
-    is_condition: bool  # the component is 1 where it holds, and 0 elsewhere
+    is_condition: bool  # the component is 1 for right rollouts and 0 for wrong ones
     reads: frozenset[str]
 
     @property
@@ -92,17 +91,17 @@ class Outcome:
 
     @property
     def any(self) -> str:
-        """The condition under which a group has a rollout that is right."""
+        """The condition that a group has a right rollout, as text."""
         return f"any({self.component if self.is_condition else self.condition})"
 
     @property
     def beside(self) -> str:
-        """The condition as it stands beside an `and`."""
+        """The condition as an operand of `and`."""
         return f"({self.condition})" if isinstance(self.expr, If) or _is_or(self.expr) else self.condition
 
     @property
     def guarantee(self) -> str:
-        """A guarantee that `verify` can prove."""
+        """A guarantee for `verify`, as text."""
         if self.how == "declared":
             return "right_above_wrong()"
         return f"right_above_wrong({self.component if self.is_condition else self.condition})"
@@ -113,18 +112,18 @@ def _is_or(expr: Expr) -> bool:
 
 
 def declared_outcome(declared: Declarations, program: Program) -> Outcome | None:
-    """The outcome that a spec declares, or that the ready-made guarantees of a spec agree on; None without."""
+    """The outcome that a spec declares, or that its ready-made guarantees agree on; None without either."""
     if declared.outcome is not None:
         return _outcome(declared, program, declared.outcome, "declared")
     if any(name in declared.functions for name in _ABOUT_RIGHT):
         return None
-    told = [e.arguments[0] for expr in declared.guarantees.values() for e in _calls(expr) if e.arguments]
-    told += [
+    conditions = [e.arguments[0] for expr in declared.guarantees.values() for e in _calls(expr) if e.arguments]
+    conditions += [
         v for expr in declared.guarantees.values() for e in _calls(expr) for key, v in e.keywords if key.text == "right"
     ]
-    if not told or len({meaning(expr) for expr in told}) > 1:
+    if not conditions or len({meaning(expr) for expr in conditions}) > 1:
         return None
-    return _outcome(declared, program, told[0], "guarantee")
+    return _outcome(declared, program, conditions[0], "guarantee")
 
 
 def _calls(expr: Expr) -> Iterator[Call]:
@@ -134,8 +133,9 @@ def _calls(expr: Expr) -> Iterator[Call]:
 
 
 def named_outcome(declared: Declarations, program: Program, gating: set[str]) -> Outcome | None:
-    """The component of two values that is called an outcome, or that gates others (`gating`). None where two could
-    be meant, and where the names are those of a rubric's criteria.
+    """The component of two values that is named like an outcome, or that gates others (`gating`).
+
+    None if two components qualify, or if the names are the criteria of a rubric.
     """
     shaped = {c.name: c.shaped for c in program.components}
     two = [n for n, node in shaped.items() if node.domain.values is not None and len(node.domain.values) == 2]
@@ -148,7 +148,7 @@ def named_outcome(declared: Declarations, program: Program, gating: set[str]) ->
 
 
 def most_like_an_outcome(declared: Declarations, program: Program, names: list[str], gating: set[str]) -> str | None:
-    """The name that says most plainly that an answer is right; None where several do, or none."""
+    """The name that is most plainly an outcome; None if several are, or none is."""
     weights = {c.name: c.weight for c in program.components}
     ranks: dict[tuple[bool, bool, int, int], list[str]] = {}
     for name in names:
@@ -165,7 +165,7 @@ def most_like_an_outcome(declared: Declarations, program: Program, names: list[s
 
 
 def named_component(declared: Declarations, program: Program) -> str | None:
-    """A component that is plainly called an outcome, whatever it weighs; None where several are, or none."""
+    """The component that is plainly named like an outcome, with any weight; None if several are, or none is."""
     found = []
     for component in program.components:
         words = words_of(component.name)
@@ -175,7 +175,7 @@ def named_component(declared: Declarations, program: Program) -> str | None:
 
 
 def _is_criterion(declared: Declarations, name: str) -> bool:
-    """Whether a component is one criterion of a rubric among others, or a judge's opinion."""
+    """Whether a component is one criterion of a rubric, or graded by a judge."""
     use = declared.uses.get(name)
     if use is not None and use.reward is not None and use.reward.name.startswith("judge."):
         return True
@@ -184,7 +184,7 @@ def _is_criterion(declared: Declarations, name: str) -> bool:
 
 
 def _rises(program: Program, name: str) -> bool:
-    """Whether a component of two values is not missing, and is the more the more was measured."""
+    """Whether a component of two values is never missing, and rises with its column."""
     node = next(c.shaped for c in program.components if c.name == name)
     column = next((n for n in walk([node]) if n.op == "column" and n.attributes[0] == name), None)
     if node.domain.missing or column is None:
@@ -197,7 +197,7 @@ def _rises(program: Program, name: str) -> bool:
 
 
 def _outcome(declared: Declarations, program: Program, expr: Expr, how: str) -> Outcome | None:
-    """What is known of a condition; None for one that does not tell rollouts apart."""
+    """The outcome with a condition; None if the condition is constant."""
     lowering = Lowering(replace(declared, outcome=expr), Report())
     try:
         truth = lowering.right()
@@ -221,7 +221,7 @@ def _outcome(declared: Declarations, program: Program, expr: Expr, how: str) -> 
 
 
 def _is_top(expr: Expr, component: str, top: Bound) -> bool:
-    """Whether a condition holds for the greater of a component's two values: of 0 and 1, `c`, `c >= 1` and `c > 0`."""
+    """Whether a condition selects the greater of a component's two values: `c`, `c >= 1` or `c > 0` for 0 and 1."""
     match expr:
         case Name():
             return True

@@ -1,4 +1,4 @@
-"""The findings that there are. Each is one file of `rules/`; nothing here knows one of them by name."""
+"""The registry of findings: one for each file in `rules/`, found by import."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Look = Callable[["Facts"], "Iterable[Diagnostic]"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to find.
+    """A kind of warning about a spec.
 
-    page: Markdown that explains it. Its parts: what is found, why it is bad, an example, what to write instead.
-    look: yields what is found in a spec.
-    of_spec: it is about the spec as a whole, so that only the spec's own `allow:` silences it, and no component's.
+    page: Markdown: what is found, why it hurts training, an example, what to write instead, where it happened.
+    look: yields the warnings about a spec.
+    of_spec: it is about the whole spec, so only the spec's own `allow:` suppresses it, not a component's.
     """
 
     code: str
@@ -39,7 +39,7 @@ class Finding:
 
 
 def finding(code: str, page: str | None, *, of_spec: bool = False) -> Callable[[Look], Finding]:
-    """Makes a function that looks for something a `Finding`. A rule's file passes its own docstring as the page:
+    """Decorates the function of a rule as a `Finding`. A rule's file passes its own docstring as the page:
 
     `@finding("name-of-the-file", __doc__)`
     """
@@ -50,7 +50,7 @@ def finding(code: str, page: str | None, *, of_spec: bool = False) -> Callable[[
 
 @cache
 def registered() -> dict[str, Finding]:
-    """All findings by code, in the order of their codes."""
+    """All findings by code, sorted by code."""
     modules = [import_module(f"{rules.__name__}.{module.name}") for module in iter_modules(rules.__path__)]
     found = [one for module in modules for one in vars(module).values() if isinstance(one, Finding)]
     return {one.code: one for one in sorted(found, key=lambda one: one.code)}

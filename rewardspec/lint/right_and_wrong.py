@@ -1,4 +1,4 @@
-"""Small groups in which it is known which rollouts are right."""
+"""Which rollouts of small groups are right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts, once
 
 
 def right_in(facts: Facts, group: Group) -> list[bool | None] | None:
-    """Which rollouts of a group are right, None for one of which that is not known; None where it is of all."""
+    """For each rollout right or wrong, None if unknown; None if unknown for the whole group."""
     truth = facts.question.program.outcome
     assert truth is not None, "only asked where there is an outcome"
     holds, fails = (facts.groups.values(node, group) for node in (truth.holds, truth.fails))
@@ -21,13 +21,13 @@ def right_in(facts: Facts, group: Group) -> list[bool | None] | None:
 
 
 def groups_with_outcome(facts: Facts, code: str) -> Iterator[tuple[Group, list[Any]]]:
-    """Small groups and their advantages, for a finding that needs to know what is right.
+    """Small groups and their advantages, for a finding that needs an outcome.
 
-    What is done over the batch afterwards is left out: it scales and shifts all groups alike.
+    The advantages are those before the batch's normalisation, which scales and shifts all groups equally.
     """
     if facts.outcome is None:
         if len(columns_of([facts.question.root])) > 1:
-            facts.leave_out(code, NO_OUTCOME)
+            facts.not_checked(code, NO_OUTCOME)
         return
     if facts.depends_on_batch(code):
         return
@@ -38,14 +38,14 @@ def groups_with_outcome(facts: Facts, code: str) -> Iterator[tuple[Group, list[A
         elif None not in advantages:
             yield group, advantages
     if unknown:
-        facts.leave_out(code, NOT_EXACT)
+        facts.not_checked(code, NOT_EXACT)
     elif facts.groups.few_of is not None:
-        facts.leave_out(code, facts.groups.few_of)
+        facts.not_checked(code, facts.groups.few_of)
 
 
 @once
 def group_with_wrong_above_right(facts: Facts) -> tuple[Group, list[Any]] | None:
-    """A small group, and its advantages, in which a wrong answer is above a right one."""
+    """A small group, and its advantages, in which a wrong answer outranks a right one."""
     for group, advantages in groups_with_outcome(facts, "wrong-above-right"):
         right = right_in(facts, group)
         if right is None or True not in right or False not in right:

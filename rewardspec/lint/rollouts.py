@@ -1,4 +1,4 @@
-"""One rollout at a time: what it can measure, and what nodes that depend on nothing else are worth then."""
+"""Single rollouts: the column values that they can have, and the nodes that depend on nothing else."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.operators import ACROSS_ROLLOUTS
 
-MOST_ROLLOUTS = 1500  # that are tried where one rollout shows it
+MOST_ROLLOUTS = 1500  # that are tried, one at a time
 FAR = 10**6
 TIMES = ("step", "progress", "total_steps")
 
 
 def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node], list[tuple[Any, ...]]] | None:
-    """The columns of nodes, and values that rollouts can have there: every one of finite domains, if they are few.
+    """The columns of nodes, and rows of values for them: all combinations, or random ones if there are too many.
 
-    far: also values far out, where a column has no end.
+    far: also values far outside, if a domain has no end.
 
-    None where a rollout's own columns, and the moment, do not decide the nodes.
+    None if the nodes depend on more than a rollout's own columns and the moment.
     """
     order = walk(nodes)
     if any(n.op in ACROSS_ROLLOUTS or (n.op == "given" and n.attributes[0] not in TIMES) for n in order):
@@ -50,7 +50,7 @@ def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node],
 
 
 def in_rollouts(node: Node, columns: list[Node], rows: list[tuple[Any, ...]]) -> list[Any]:
-    """A node's value for each rollout at the first step: in floats where it has no exact one."""
+    """[rollouts] the values of a node at the first step; in floats if they have no exact form."""
     start = {"step": Fraction(0), "total_steps": Fraction(1), "progress": Fraction(0)}
     try:
         return GroupEvaluator(node, columns, start)(rows, {})

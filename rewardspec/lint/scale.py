@@ -1,4 +1,4 @@
-"""`scale:` of a component, as the call that it comes down to."""
+"""`scale:` of a component, as the call that it expands to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rewardspec.syntax.tree import Call, Expr, If
 
 
 def scale_ends(value: Expr | None) -> tuple[Expr, ...]:
-    """The two ends that a component's value is scaled to; nothing where it is not scaled."""
+    """The two ends of a component's scale; empty without a scale."""
     call = next((call for call in _calls(value) if call.function.text == "rescale"), None)
     return () if call is None else call.arguments[3:]
 

@@ -1,4 +1,4 @@
-"""Groups of two and of three, and the exact value of every node in them."""
+"""Groups of two and of three, and the exact values of nodes in them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN
 
 SIZES = (2, 3)
-MOST_LOOKED_AT = 600  # groups of one size; of more of them a few are looked at, for what can be shown by one
+MOST_SMALL_GROUPS = 600  # groups of one size; if there are more, a few are tried, for claims that one group proves
 FEW = 61
-MOST_NODES = 40_000  # in all of these few
+MOST_NODES = 40_000  # nodes to evaluate, over these few groups
 
 
 class SmallGroups:
-    """The groups that `question` allows. What an evaluator has worked out is kept for the next group."""
+    """The groups of a question, and the values of nodes in them. Evaluators are kept for the next group."""
 
     def __init__(self, question: Question):
         self.question = question
@@ -33,29 +33,29 @@ class SmallGroups:
 
     @cached_property
     def some(self) -> dict[int, list[Group]]:
-        """Groups by their size: all of them, or a few where there are too many."""
+        """Groups by their size: all of them, or a few if there are too many."""
         few = max(FEW // 5, min(FEW, MOST_NODES // len(walk(self.question.nodes))))
         return {
-            size: groups if len(groups) <= MOST_LOOKED_AT else groups[:: len(groups) // few][:few]
+            size: groups if len(groups) <= MOST_SMALL_GROUPS else groups[:: len(groups) // few][:few]
             for size, groups in self._every.items()
         }
 
     @cached_property
     def all(self) -> dict[int, list[Group]] | None:
-        """Every group of each size of which all are looked at. None where there is no such size."""
+        """The groups of each size of which all are tried. None if there is no such size."""
         found = {size: groups for size, groups in self.some.items() if len(groups) == len(self._every[size])}
         return found if self.question.states()[1] and found else None
 
     @cached_property
     def few_of(self) -> str | None:
-        """Why only some of the groups are looked at; None where all are."""
+        """Why only some of the groups are tried; None if all are."""
         for size, groups in self.some.items():
             if len(groups) < len(self._every[size]):
-                return f"only {len(groups)} of more than {MOST_LOOKED_AT} groups of {size} were tried"
+                return f"only {len(groups)} of more than {MOST_SMALL_GROUPS} groups of {size} were tried"
         return None
 
     def values(self, node: Node, group: Group) -> list[Any] | None:
-        """The exact value of a node for each rollout of a group; None where one is too close to call."""
+        """[rollouts] the exact values of a node in a group; None if one has no exact form."""
         members, columns, moment = group
         key = (node.id, *moment.items())
         if key not in self._evaluators:
@@ -70,14 +70,14 @@ class SmallGroups:
         return None if any(value is UNKNOWN for value in found) else found
 
     def advantages(self, group: Group) -> list[Any] | None:
-        """Less the batch's normalisation."""
+        """[rollouts] the advantages before the batch's normalisation; None if one has no exact form."""
         return self.values(self.question.root, group)
 
     def shaped(self, component: str, group: Group) -> list[Any] | None:
         return self.values(self.shaped_nodes[component], group)
 
     def each(self) -> Iterator[tuple[Group, list[Any] | None]]:
-        """The groups of `some` and their advantages, which are worked out once."""
+        """The groups of `some` and their advantages, which are computed once."""
         for size, groups in self.some.items():
             for at, group in enumerate(groups):
                 if (size, at) not in self._advantages:
@@ -87,9 +87,9 @@ class SmallGroups:
     def elsewhere(
         self, other: SmallGroups, group: Group, *, whole: bool = False, of: Node | None = None
     ) -> list[Any] | None:
-        """The advantages that another spec gives a group; None where it reads columns that this one does not.
+        """[rollouts] the advantages of a group under another spec; None if that reads columns that this one does not.
 
-        whole: with the batch's normalisation, which the group is. of: what is asked for instead of the advantage.
+        whole: after the batch's normalisation, with the group as the whole batch. of: a node in place of the advantage.
         """
         members, columns, moment = group
         names = [n.attributes[0] for n in self.question.fine]

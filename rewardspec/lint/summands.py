@@ -7,7 +7,7 @@ from rewardspec.ops.domain import Level
 
 
 def summands(node: Node, shaped: set[Node]) -> set[Node]:
-    """The components, of `shaped`, that a node is a weighted sum of."""
+    """The components of `shaped` whose weighted sum a node is; empty for any other node."""
     if node in shaped:
         return {node}
     match node.op:

@@ -15,13 +15,13 @@ MOST_COLUMNS = 5
 
 
 def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
-    """What each rollout of a group is worth, and what it gets: `(correct 0, length 1) gets 0.707; ...`."""
+    """The rewards and the advantage of each rollout of a group: `(correct 0, length 1) gets 0.707; ...`."""
     question = facts.question
     columns = {name: values for name in facts.shaped if (values := facts.groups.shaped(name, group)) is not None}
     outcome = facts.outcome and facts.outcome.component
-    telling = [name for name, values in columns.items() if name == outcome or len(set(values)) > 1]
-    telling = sorted(telling or columns, key=lambda name: len(set(columns[name])) < 2 and name != outcome)
-    shown = [[f"{n} {_shown(columns[n][i])}" for n in telling[:MOST_COLUMNS]] for i in range(len(advantages))]
+    varying = [name for name, values in columns.items() if name == outcome or len(set(values)) > 1]
+    varying = sorted(varying or columns, key=lambda name: len(set(columns[name])) < 2 and name != outcome)
+    shown = [[f"{n} {_shown(columns[n][i])}" for n in varying[:MOST_COLUMNS]] for i in range(len(advantages))]
     reads = facts.outcome.reads if facts.outcome is not None else ()
     for at, node in enumerate(question.fine):  # what says who is right; signals that components do not show
         name, symbols = node.attributes[0], node.domain.symbols
@@ -46,7 +46,7 @@ def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
 
 
 def at_moment(facts: Facts, moment: dict[str, Fraction]) -> str:
-    """When a claim holds, where that is not the first step: ` at step 30`."""
+    """The moment of a claim: ` at step 30`; empty for the first step."""
     read = {n.attributes[0] for n in walk(facts.question.nodes) if n.op == "given"}
     when = [f"{name} {format_number(value)}" for name, value in moment.items() if name in read]
     return f" at {', '.join(when)}" if when and any(moment.get(name) for name in ("step", "progress")) else ""

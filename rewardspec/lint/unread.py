@@ -1,4 +1,4 @@
-"""Components that nothing reads."""
+"""Components that are never read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rewardspec.lint.facts import Facts
 
 
 def unread(facts: Facts, name: str) -> bool:
-    """Whether nothing that decides an advantage reads a column of a component."""
+    """Whether neither the advantage, `keep` and `copies` nor guarantees, labels and the outcome read a component."""
     program = facts.program
     columns = columns_of([facts.shaped[name]])
     decides = [n for n in (program.advantage, program.keep, program.copies) if n is not None]

@@ -1,4 +1,4 @@
-"""The words of a name, for what names tell: an outcome, a length, a count."""
+"""The words in a name, which show an outcome, a length or a count."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import re
 
 
 def words_of(name: str) -> set[str]:
-    """The words that a name is made of: of `mathCorrect_2`, math and correct."""
+    """The words in a name: math and correct in `mathCorrect_2`."""
     return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()))

@@ -948,7 +948,7 @@ def test_pairs_of_rewards_that_are_looked_at_are_counted():
     spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n{components}advantage: dr_grpo\n")
     facts = Facts(spec)
     assert not list(registered()["easy-above-hard"].look(facts))
-    (reason,) = [reason for reason, codes in facts.left_out.items() if "easy-above-hard" in codes]
+    (reason,) = [reason for reason, codes in facts.unchecked.items() if "easy-above-hard" in codes]
     looked_at, of = map(int, re.match(r"(\d+) of (\d+) pairs of rewards", reason).groups())
     assert of == 64 * 63 // 2
     assert 0 < looked_at < 50

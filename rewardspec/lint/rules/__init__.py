@@ -1,1 +1,1 @@
-"""One finding a file: its page on top, then what looks for it."""
+"""One finding per file: its page, then the function that checks for it."""

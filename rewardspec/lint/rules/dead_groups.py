@@ -47,13 +47,13 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     if not facts.run.rates or facts.depends_on_batch("dead-groups"):
         return
     if facts.question.normalisation == "shift":
-        facts.leave_out("dead-groups", OF_BATCH)
+        facts.not_checked("dead-groups", OF_BATCH)
         return
     model = policy(facts.program, facts.run.rates)
     facts = facts.with_eps if facts.divides_by_eps else facts
     read = {n.attributes[0] for n in walk([facts.question.root]) if n.op == "given"}
     if "total_steps" in read and facts.run.total_steps is None:
-        facts.leave_out("dead-groups", NO_LENGTH)
+        facts.not_checked("dead-groups", NO_LENGTH)
         return
     for size, share, is_all in _dead_shares(facts, model):
         if not share > MOSTLY:
@@ -82,11 +82,11 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
     total = Fraction(facts.run.total_steps or 1)
     moment = {"step": Fraction(0), "total_steps": total, "progress": Fraction(0)}
     if _joint_cases(program, root) > MOST_CASES:
-        facts.leave_out("dead-groups", f"there are more than {MOST_CASES} kinds of rollouts; use `simulate --p`")
+        facts.not_checked("dead-groups", f"there are more than {MOST_CASES} kinds of rollouts; use `simulate --p`")
         return
     states = find_states(program, [root], moment, model=model)
     if not states.complete:
-        facts.leave_out("dead-groups", "there are too many kinds of rollouts; use `simulate --p`, which samples them")
+        facts.not_checked("dead-groups", "there are too many kinds of rollouts; use `simulate --p`, which samples them")
         return
     left = MOST_VALUES // len(walk([root]))  # rollouts
     evaluate = GroupEvaluator(root, states.start, moment)
@@ -95,7 +95,7 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
         groups = list(states.each_group(size, states.count(size)) if is_all else _equal_groups(states, size))
         left -= len(groups) * size
         if left < 0:
-            facts.leave_out(
+            facts.not_checked(
                 "dead-groups", f"there are too many groups of {size}; use `simulate --p`, which samples them"
             )
             return

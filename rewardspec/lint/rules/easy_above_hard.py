@@ -58,7 +58,7 @@ def easy_above_hard(facts: Facts) -> Iterator[Diagnostic]:
         kinds = _kinds(facts, hard, easy, states)
         left -= nodes * len(states or ()) // len(pairs)
         if left < 0:
-            facts.leave_out("easy-above-hard", f"{at} of {len(pairs)} pairs of rewards were tried")
+            facts.not_checked("easy-above-hard", f"{at} of {len(pairs)} pairs of rewards were tried")
             return
         if kinds is None:
             continue
@@ -199,7 +199,7 @@ def _overtaken(facts: Facts, hard: str, easy: str, kinds: Kinds) -> tuple[Group,
         advantages = facts.groups.advantages(group)
         own, other = (facts.groups.shaped(name, group) for name in (hard, easy))
         if advantages is None or own is None or other is None or None in advantages:
-            facts.leave_out("easy-above-hard", NOT_EXACT)
+            facts.not_checked("easy-above-hard", NOT_EXACT)
             return None
         by_end = {
             (a == ends[hard][1], b == ends[easy][1]): x

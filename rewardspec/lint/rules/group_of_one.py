@@ -30,9 +30,7 @@ from rewardspec.text.diagnostics import Diagnostic
 
 @finding("group-of-one", __doc__, of_spec=True)
 def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
-    if (
-        1 not in facts.run.sizes or facts.looks_at_batch
-    ):  # the group size does not matter to a comparison with the batch
+    if 1 not in facts.run.sizes or facts.reads_batch:  # the group size does not matter to a comparison with the batch
         return
     groups, _ = facts.question.groups(1, 0)
     alone = [Group((row,), group.columns, group.moment) for group in scattered(facts) for row in group.rollouts]

@@ -32,7 +32,7 @@ def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     if keep is None or facts.program.keep is None or facts.program.keep.constant is not None:
         return
     if outcome is None:
-        facts.leave_out("keep-dead-groups", NO_OUTCOME)
+        facts.not_checked("keep-dead-groups", NO_OUTCOME)
         return
     if facts.question.normalisation == "shift" or facts.depends_on_batch("keep-dead-groups"):
         return
@@ -40,7 +40,7 @@ def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     for group, advantages in facts.groups.each():
         right, kept = right_in(facts, group), facts.groups.values(keep, group)
         if advantages is None or right is None or kept is None or None in (*right, *advantages):
-            facts.leave_out("keep-dead-groups", NOT_EXACT)
+            facts.not_checked("keep-dead-groups", NOT_EXACT)
             return
         if not any(right) and kept[0] == 1:
             wrong_kept = True

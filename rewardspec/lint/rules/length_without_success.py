@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import NO_OUTCOME, Facts
-from rewardspec.lint.paid import gate_help, paid_besides
 from rewardspec.lint.registry import finding
+from rewardspec.lint.rewarded import also_rewarded_when_wrong, gate_help
 from rewardspec.lint.words import words_of
 from rewardspec.text.diagnostics import Diagnostic
 
@@ -39,9 +39,9 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
     if outcome is None:
         read = {n.attributes[0] for n in walk(facts.shaped.values()) if n.op == "column"}
         if len(read) > 1 and any(_is_length(facts, column) for column in read):
-            facts.leave_out("length-without-success", NO_OUTCOME)
+            facts.not_checked("length-without-success", NO_OUTCOME)
         return
-    for name in paid_besides(facts, outcome):
+    for name in also_rewarded_when_wrong(facts, outcome):
         reads = {n.attributes[0] for n in walk([facts.shaped[name]]) if n.op == "column"}
         if any(_is_length(facts, column) for column in reads):
             yield facts.warn(

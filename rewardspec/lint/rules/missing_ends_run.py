@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.lint.facts import Facts
-from rewardspec.lint.missing import culprit, measured_without_advantage, missing_place, spoilt_groups, with_and_without
+from rewardspec.lint.missing import cause, measured_without_advantage, missing_place, spoilt_groups, with_and_without
 from rewardspec.lint.registry import finding
 from rewardspec.text.diagnostics import Diagnostic
 
@@ -39,7 +39,7 @@ def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
                 f"one missing `{name}` makes an advantage undefined, which raises: "
                 + with_and_without(facts, group, spoilt, before, after),
                 missing_place(facts, name),
-                labels=(culprit(facts, False),),
+                labels=(cause(facts, False),),
                 note="missing values allowed here",
                 help=f"give it a value, `coalesce({name}, mean({name}), 0)`, or use a scheme such as `grpo`",
             )

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from rewardspec.groups.question import Group
 from rewardspec.lint.facts import Facts
-from rewardspec.lint.missing import culprit, missing_place, spoilt_groups, with_and_without
+from rewardspec.lint.missing import cause, missing_place, spoilt_groups, with_and_without
 from rewardspec.lint.registry import finding
 from rewardspec.text.diagnostics import Diagnostic
 
@@ -45,7 +45,7 @@ def missing_silences_group(facts: Facts) -> Iterator[Diagnostic]:
                 f"one missing `{name}` makes its whole group dead: "
                 + with_and_without(facts, group, spoilt, before, after),
                 missing_place(facts, name),
-                labels=(culprit(facts, is_dropped),),
+                labels=(cause(facts, is_dropped),),
                 help="leave it to the reductions and schemes, which skip missing values, or give a reason: "
                 "`allow: {missing-silences-group: why}`",
             )

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from rewardspec.groups.question import Group
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import Facts
-from rewardspec.lint.paid import gate_rest_help, pays
 from rewardspec.lint.registry import finding
+from rewardspec.lint.rewarded import can_reward, gate_rest_help
 from rewardspec.lint.right_and_wrong import groups_with_outcome, right_in
 from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
@@ -57,5 +57,5 @@ def _is_all_wrong(facts: Facts, group: Group) -> bool:
     reads = {n for n in walk([truth.holds, truth.fails]) if n.op == "column"}
     if any(len({row[at] for row in group[0]}) > 1 for at, n in enumerate(facts.question.fine) if n in reads):
         return False
-    penalties = [name for name in facts.shaped if not pays(facts, name)]
+    penalties = [name for name in facts.shaped if not can_reward(facts, name)]
     return all((values := facts.groups.shaped(name, group)) is not None and len(set(values)) == 1 for name in penalties)

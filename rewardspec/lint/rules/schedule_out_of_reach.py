@@ -43,7 +43,7 @@ def schedule_out_of_reach(facts: Facts) -> Iterator[Diagnostic]:
     lowering = _lowering(facts)
     reads = {part.text for _, part in own_expressions(facts.declared) if isinstance(part, Name)}
     if "step" in reads and facts.run.total_steps is None:
-        facts.leave_out("schedule-out-of-reach", NO_LENGTH)
+        facts.not_checked("schedule-out-of-reach", NO_LENGTH)
     for whole, expr in own_expressions(facts.declared):
         match expr:
             case Call() if expr.function.text == "ramp" and "ramp" not in _own_functions(facts):

@@ -44,7 +44,7 @@ def schedule_turns_sign(facts: Facts) -> Iterator[Diagnostic]:
         if component.weight.domain.lo >= 0 or component.weight.domain.hi <= 0:
             continue
         if total is None and times != {"progress"}:
-            facts.leave_out("schedule-turns-sign", NO_LENGTH)
+            facts.not_checked("schedule-turns-sign", NO_LENGTH)
             continue
         last = total or GRID
         moments = sorted({round(Fraction(i * (last - 1), GRID)) for i in range(GRID + 1)})

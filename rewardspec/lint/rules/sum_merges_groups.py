@@ -26,7 +26,7 @@ from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import NOT_EXACT, Facts
 from rewardspec.lint.gates import counts_only_where
 from rewardspec.lint.registry import finding
-from rewardspec.lint.small_groups import MOST_LOOKED_AT
+from rewardspec.lint.small_groups import MOST_SMALL_GROUPS
 from rewardspec.lint.summands import summands
 from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.spec import check
@@ -46,9 +46,9 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
         or facts.depends_on_batch("sum-merges-groups")
     ):
         return
-    size = next((n for n in (3, 2) if _count(facts, n) <= MOST_LOOKED_AT), None)
+    size = next((n for n in (3, 2) if _count(facts, n) <= MOST_SMALL_GROUPS), None)
     if size is None:
-        facts.leave_out("sum-merges-groups", f"there are more than {MOST_LOOKED_AT} groups of 2")
+        facts.not_checked("sum-merges-groups", f"there are more than {MOST_SMALL_GROUPS} groups of 2")
         return
     other = _under(facts, "decoupled")
     if other is None:
@@ -61,7 +61,7 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
         own = _distinct(facts.groups.advantages(group) for group in groups)
         apart = _distinct(facts.groups.elsewhere(other.groups, group) for group in groups)
         if own is None or apart is None:
-            facts.leave_out("sum-merges-groups", NOT_EXACT)
+            facts.not_checked("sum-merges-groups", NOT_EXACT)
             return
         found.append((own, apart, *kind))
     own, apart, columns, moment = min(found, key=lambda f: Fraction(f[0], f[1]))
@@ -106,7 +106,7 @@ def _normalises_a_sum(facts: Facts) -> bool:
 
 def _count(facts: Facts, size: int) -> int:
     states, complete = facts.question.states()
-    return comb(len(states) + size - 1, size) if complete else MOST_LOOKED_AT + 1
+    return comb(len(states) + size - 1, size) if complete else MOST_SMALL_GROUPS + 1
 
 
 def _each(points: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 from rewardspec.lint.facts import NO_OUTCOME, Facts
 from rewardspec.lint.gates import counts_only_where, gates
-from rewardspec.lint.paid import gate_help, paid_besides
 from rewardspec.lint.registry import finding
+from rewardspec.lint.rewarded import also_rewarded_when_wrong, gate_help
 from rewardspec.text.diagnostics import Diagnostic, Label
 
 
@@ -33,12 +33,12 @@ def ungated_sibling(facts: Facts) -> Iterator[Diagnostic]:
     outcome = facts.outcome
     if outcome is None:
         if len(facts.shaped) > 1 and any(gates(facts.declared, name) for name in facts.shaped):
-            facts.leave_out("ungated-sibling", NO_OUTCOME)
+            facts.not_checked("ungated-sibling", NO_OUTCOME)
         return
     gated = [name for name in facts.declared.components if counts_only_where(facts.declared, name, outcome.expr)]
     if not gated:
         return
-    for name in paid_besides(facts, outcome):
+    for name in also_rewarded_when_wrong(facts, outcome):
         yield facts.warn(
             "ungated-sibling",
             f"`{name}` also rewards wrong answers, unlike `{gated[0]}`",

@@ -23,17 +23,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+from rewardspec.ir.node import walk
 from rewardspec.lint.changes import changes_nothing
 from rewardspec.lint.expressions import reads_weights
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.lint.unread import unread
+from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.syntax.tree import Number, Operation
 from rewardspec.text.diagnostics import Diagnostic, Label
 
 
 @finding("weight-without-effect", __doc__)
 def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
+    reductions = {n.op for n in walk([facts.program.advantage]) if n.op in REDUCTIONS}
+    is_normalised = bool(reductions - {"mean", "sum", "count"})  # these keep weights
     for component in facts.program.components:
         name = component.name
         if not facts.declared.components[name].says("weight") or component.weight.constant == 0:
@@ -63,6 +67,7 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
                 if negative
                 else f"the weight of `{name}` changes no advantage",
                 facts.component_place(name, "weight"),
-                note="cancelled by the normalisation",
-                help=("write -1" if negative else "remove it") + ", or use a scheme that keeps weights: `dr_grpo`",
+                note="cancelled by the normalisation" if is_normalised else "",
+                help=("write -1" if negative else "remove it")
+                + ", or use a scheme that keeps weights: `dr_grpo`" * is_normalised,
             )

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.lint.facts import Facts
-from rewardspec.lint.paid import paid_where_wrong
 from rewardspec.lint.registry import finding
+from rewardspec.lint.rewarded import rewarded_when_wrong
 from rewardspec.lint.right_and_wrong import group_with_wrong_above_right
 from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
@@ -41,7 +41,7 @@ def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
         facts.advantage_place(),
         help=(
             f"gate the other rewards with `when: {outcome.condition}`, or lower their weights"
-            if any(name not in outcome.reads for name in paid_where_wrong(facts))
+            if any(name not in outcome.reads for name in rewarded_when_wrong(facts))
             else "penalise right answers less"
         )
         + (outcome.how != "guarantee") * f"; `verify` can prove the guarantee `{outcome.guarantee}`",

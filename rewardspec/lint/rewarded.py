@@ -1,4 +1,4 @@
-"""What is paid for rollouts that are not right, and how to gate it."""
+"""Components that reward wrong answers, and how to gate them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rewardspec.lint.rollouts import in_rollouts, some_rollouts
 from rewardspec.text.numbers import format_number
 
 
-def pays(facts: Facts, name: str) -> bool:
-    """Whether what a component adds to a weighted sum can be above 0. What never is, is a penalty."""
+def can_reward(facts: Facts, name: str) -> bool:
+    """Whether the term of a component in a weighted sum can be positive. If not, it is a penalty."""
     weight = next(c.weight for c in facts.program.components if c.name == name).domain
     value = facts.shaped[name].domain
     return (weight.hi > 0 and value.hi > 0) or (weight.lo < 0 and value.lo < 0)
 
 
 @once
-def paid_where_wrong(facts: Facts) -> list[str]:
-    """Components that are seen to be above 0, and less elsewhere, in rollouts that are not right."""
-    return [name for name in facts.shaped if pays(facts, name) and _is_paid_where_wrong(facts, name)]
+def rewarded_when_wrong(facts: Facts) -> list[str]:
+    """Components with a positive term in some wrong rollout, and not the same term in all of them."""
+    return [name for name in facts.shaped if can_reward(facts, name) and _is_rewarded_when_wrong(facts, name)]
 
 
-def _is_paid_where_wrong(facts: Facts, name: str) -> bool:
+def _is_rewarded_when_wrong(facts: Facts, name: str) -> bool:
     program = facts.question.program
     component = next(c for c in program.components if c.name == name)
     assert program.outcome is not None, "only asked where there is an outcome"
@@ -43,24 +43,26 @@ def _is_paid_where_wrong(facts: Facts, name: str) -> bool:
     return any(max((s * v for v in worth), default=0) > 0 and len(worth) > 1 for s in signs)
 
 
-def paid_besides(facts: Facts, outcome: Outcome) -> list[str]:
-    """Components that are paid for rollouts that are not right, but for those written with the outcome in mind."""
+def also_rewarded_when_wrong(facts: Facts, outcome: Outcome) -> list[str]:
+    """Components that also reward wrong rollouts, without those that read the outcome."""
     found = []
-    for name in paid_where_wrong(facts):
+    for name in rewarded_when_wrong(facts):
         value = facts.declared.components[name].value
         assert value is not None, "what was lowered has a value"
         reads = {n.attributes[0] for n in walk([facts.shaped[name]]) if n.op == "column"}
-        told = gate_names(facts.declared, name) | reads | names_of(facts.declared, value)
-        if name not in outcome.reads and not outcome.reads & told:
+        named = gate_names(facts.declared, name) | reads | names_of(facts.declared, value)
+        if name not in outcome.reads and not outcome.reads & named:
             found.append(name)
     return found
 
 
 def gate_help(facts: Facts, name: str, outcome: Outcome) -> str:
-    """How to let a component count only where a rollout is right, as text that the language takes."""
+    """How to let a component count only in right answers, as text of the language."""
     lowest, condition = facts.shaped[name].domain.lo, outcome.condition
     if any(name in _behind(facts, read) for read in outcome.reads):
-        return f"count `{name}` only in right answers"  # a gate on what it is part of would be a circle
+        return (
+            f"count `{name}` only in right answers"  # the outcome reads it, so a gate on the outcome would be a circle
+        )
     if facts.declared.components[name].when is not None:
         return f"add `and {outcome.beside}` to its `when`"
     if lowest >= 0:
@@ -69,7 +71,7 @@ def gate_help(facts: Facts, name: str, outcome: Outcome) -> str:
 
 
 def _behind(facts: Facts, name: str) -> set[str]:
-    """The components that one is made of, through others too, and itself."""
+    """A component and all components that it is computed from."""
     found: set[str] = set()
     queue = [name]
     while queue:
@@ -84,10 +86,10 @@ def _behind(facts: Facts, name: str) -> set[str]:
 
 
 def gate_rest_help(facts: Facts) -> str:
-    """How to let nothing be paid where no rollout is right; penalties are not asked to be gated."""
+    """How to gate all rewards on the outcome. Penalties are not mentioned."""
     outcome = facts.outcome
     assert outcome is not None, "only asked where there is an outcome"
-    paid = [name for name in paid_where_wrong(facts) if name not in outcome.reads]
+    paid = [name for name in rewarded_when_wrong(facts) if name not in outcome.reads]
     others = [n for n, node in facts.shaped.items() if n not in outcome.reads and node.domain.constant is None]
     below = any(facts.shaped[name].domain.lo < 0 for name in paid)
     what = "the other rewards" if paid else "the other components"
