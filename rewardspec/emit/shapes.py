@@ -71,12 +71,12 @@ class Shapes:
     def summands(self, x: Node) -> list[Node] | None:
         """The values that `x` was summed from. Rounding is relative to the largest of them.
 
-        None if `x` is not a sum, or the sum is exact in every float type.
+        None if `x` is not a sum, all its terms are 0, or the sum is exact in every float type.
         """
         if self.fused(x):
             return None  # its terms are never computed separately
         found = self.summed(x)
-        if found is None or (exact_in_floats(x) and all(exact_in_floats(t) for t in found)):
+        if not found or (exact_in_floats(x) and all(exact_in_floats(t) for t in found)):
             return None
         return found
 

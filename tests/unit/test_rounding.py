@@ -270,3 +270,9 @@ def test_declared_values_that_float32_cannot_tell_apart(values):
             advantages(body, {"a": column}, 2)
     first, second = advantages(body, {"a": np.array(pair)}, 2)
     assert first == -second
+
+
+def test_a_sum_of_zeros_has_no_spread():
+    """`a` less its mean where `a` is 0: no term is left from which rounding could come."""
+    body = "components: {a: {values: [0, 1]}, b: {range: [0, 1]}}\nadvantage: whiten(center(a, where=a == 0))"
+    assert advantages(body, {"a": [0, 1, 0, 1], "b": [0, 1, 1, 0]}, 2) == [0, 0, 0, 0]
