@@ -128,7 +128,7 @@ class Facts:
 
     @cached_property
     def question(self) -> Question:
-        """The spec as `verify` looks at it, with 0 for eps."""
+        """The question about the spec, as for `verify`, with 0 for eps."""
         found = Question.of(self._with_outcome, MOST_TRIED)
         if self.run.total_steps is not None:
             found.moments = _within_run(found.moments, Fraction(self.run.total_steps))
@@ -165,13 +165,13 @@ def once(ask: Callable[[Facts], Answer]) -> Callable[[Facts], Answer]:
     """Decorates a function of facts so that it is computed once for each `Facts`."""
 
     @wraps(ask)
-    def asked(facts: Facts) -> Answer:
+    def answered(facts: Facts) -> Answer:
         if ask not in facts.answers:
             facts.answers[ask] = ask(facts)
         answer: Answer = facts.answers[ask]
         return answer
 
-    return asked
+    return answered
 
 
 def _within_run(moments: list[dict[str, Fraction]], total: Fraction) -> list[dict[str, Fraction]]:

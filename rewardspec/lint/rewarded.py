@@ -29,7 +29,7 @@ def rewarded_when_wrong(facts: Facts) -> list[str]:
 def _is_rewarded_when_wrong(facts: Facts, name: str) -> bool:
     program = facts.question.program
     component = next(c for c in program.components if c.name == name)
-    assert program.outcome is not None, "only asked where there is an outcome"
+    assert program.outcome is not None, "only called if there is an outcome"
     fails = program.outcome.fails
     tried = some_rollouts([component.shaped, fails], far=True)
     if tried is not None:
@@ -88,7 +88,7 @@ def _behind(facts: Facts, name: str) -> set[str]:
 def gate_rest_help(facts: Facts) -> str:
     """How to gate all rewards on the outcome. Penalties are not mentioned."""
     outcome = facts.outcome
-    assert outcome is not None, "only asked where there is an outcome"
+    assert outcome is not None, "only called if there is an outcome"
     paid = [name for name in rewarded_when_wrong(facts) if name not in outcome.reads]
     others = [n for n, node in facts.shaped.items() if n not in outcome.reads and node.domain.constant is None]
     below = any(facts.shaped[name].domain.lo < 0 for name in paid)

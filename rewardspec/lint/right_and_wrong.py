@@ -13,7 +13,7 @@ from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts, once
 def right_in(facts: Facts, group: Group) -> list[bool | None] | None:
     """For each rollout right or wrong, None if unknown; None if unknown for the whole group."""
     truth = facts.question.program.outcome
-    assert truth is not None, "only asked where there is an outcome"
+    assert truth is not None, "only called if there is an outcome"
     holds, fails = (facts.groups.values(node, group) for node in (truth.holds, truth.fails))
     if holds is None or fails is None:
         return None
