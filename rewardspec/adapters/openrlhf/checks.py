@@ -1,4 +1,4 @@
-"""What of an OpenRLHF run goes against a spec, found before training starts; and names that both sides go by."""
+"""Checks before training that an OpenRLHF run does not contradict the spec; and the names of OpenRLHF's columns."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rewardspec.text.diagnostics import shorten
 
 TESTED = ("0.11.2",)
 WAS_TESTED = f"the adapter was tested with {', '.join(TESTED)}"
-ESTIMATOR = "group_norm"  # the one that says: groups, no critic, nothing whitened afterwards
-FILLED_IN = ("tokens", "truncated", "reward")  # what the adapter knows of every rollout
-ITS_OWN = ("score", "response_clip_ratio")  # what OpenRLHF puts beside `extra_logs`
-LATER = ("kl", "logprobs_diff")  # what it measures once rollouts are there
-OVERWRITTEN = (*LATER, "group_reward_std", "return")  # names of its own, whatever `extra_logs` hold
+ESTIMATOR = "group_norm"  # the estimator with groups, without a critic, and without whitening afterwards
+FILLED_IN = ("tokens", "truncated", "reward")  # the adapter fills them in for every rollout
+ITS_OWN = ("score", "response_clip_ratio")  # OpenRLHF adds them to `extra_logs`
+LATER = ("kl", "logprobs_diff")  # OpenRLHF measures them after generation
+OVERWRITTEN = (*LATER, "group_reward_std", "return")  # OpenRLHF overwrites them in `extra_logs`
 
 
 def check_settings(args, spec: Spec) -> None:
-    """Raise BindingError unless arguments of `train_ppo_ray` go with the spec. args: nested, as OpenRLHF has them."""
+    """Raise BindingError if arguments of `train_ppo_ray` contradict the spec. args: nested, as in OpenRLHF."""
     problems = _needs(args, spec) + _ignored(args, spec) + _filter_problems(args, spec)
     if problems:
         raise BindingError("\n".join(problems))
 
 
 def reward_problems(remote_url, agent: str | None, text: str, name: str, constants: Mapping[str, str]) -> list[str]:
-    """What is wrong with the files that score rollouts, seen from this process: they are loaded as OpenRLHF will.
+    """Problems with the files that score rollouts, which this process loads like OpenRLHF.
 
     remote_url, agent: arguments of `train_ppo_ray`. text, name, constants: of the run's spec.
     """
@@ -65,7 +65,7 @@ def reward_problems(remote_url, agent: str | None, text: str, name: str, constan
 
 
 def setting(args, path: str, default=None):
-    """A nested argument by its dotted name; the default where this OpenRLHF has none, or None."""
+    """A nested argument by its dotted name; the default if it is missing or None."""
     for part in path.split("."):
         args = getattr(args, part, None)
         if args is None:
@@ -74,7 +74,7 @@ def setting(args, path: str, default=None):
 
 
 def _needs(args, spec: Spec) -> list[str]:
-    """What has to be otherwise, with ways out."""
+    """Settings that must change, with fixes."""
     found = []
     estimator = setting(args, "algo.advantage.estimator")
     if estimator is None or setting(args, "rollout.n_samples_per_prompt") is None:
@@ -95,7 +95,7 @@ def _needs(args, spec: Spec) -> list[str]:
 
 
 def cannot_carry(spec: Spec) -> list[str]:
-    """What of a spec OpenRLHF has no way to carry, with ways out."""
+    """Parts of a spec that OpenRLHF cannot carry, with fixes."""
     found = []
     if spec.condition is not None:
         found.append(
@@ -113,7 +113,7 @@ def cannot_carry(spec: Spec) -> list[str]:
 
 
 def _ignored(args, spec: Spec) -> list[str]:
-    """Settings that would silently have no effect, with ways out."""
+    """Settings that would silently have no effect, with fixes."""
     found = []
 
     def refuse(name, way_out):
@@ -138,7 +138,7 @@ def _ignored(args, spec: Spec) -> list[str]:
 
 
 def _filter_problems(args, spec: Spec) -> list[str]:
-    """Why dynamic filtering cannot ask the spec which groups have signal, with ways out."""
+    """Why dynamic filtering cannot test groups under the spec, with fixes."""
     where = "--algo.dynamic_filtering_enable"
     if not setting(args, "algo.dynamic_filtering_enable"):
         return []
@@ -162,9 +162,9 @@ def _filter_problems(args, spec: Spec) -> list[str]:
 
 
 def total_steps(args, prompts: int) -> int:
-    """How many training steps the prompts of the data set are enough for; the last of an episode can be a small one.
+    """The number of training steps that the data set's prompts last for; the last step of an episode can be smaller.
 
-    OpenRLHF's own `max_steps` counts steps of the optimizer, which are more.
+    OpenRLHF's own `max_steps` counts optimizer steps, which are more.
     """
     size = args.rollout.batch_size
     per_step = min(size, setting(args, "rollout.vllm_generate_batch_size") or size)

@@ -1,4 +1,4 @@
-"""What `rewardspec compile SPEC --target openrlhf` writes."""
+"""The files of `rewardspec compile SPEC --target openrlhf`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenRLHF's dynamic filtering, asking the spec: dead groups give way to new prompts."""
+"""OpenRLHF's dynamic filtering under a spec: dead groups are replaced by new prompts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rewardspec.adapters.openrlhf.checks import FILLED_IN
 from rewardspec.adapters.openrlhf.rollouts import SWALLOWED, unlike_groups, values
 from rewardspec.spec import Spec
 
-# For a number of prompts: Experiences of one rollout each, how many prompts were taken, whether there are no more.
+# From a number of prompts to Experiences of one rollout each, how many prompts were used, and whether none are left.
 Draw = Callable[[int], tuple[list, int, bool]]
 
 
 class Filter:
-    """Rollouts of as many prompts as are asked for, all of live groups."""
+    """Rollouts of a number of prompts, all with live groups."""
 
     def __init__(self, spec: Spec, seed: int):
         self.spec, self.liveness = spec, LivenessTest(spec, seed)
 
     def __call__(self, draw: Draw, prompts: int, size: int, step: int, total_steps: int) -> tuple[list, int, bool]:
-        """What one call of `draw` gives, of several: what is filtered is drawn anew until the prompts are used up.
+        """The result of `draw` for live groups only: dead groups are replaced until no prompts are left.
 
         size: of a group. OpenRLHF draws each replacement at once; here they are drawn together, in rounds.
         """
@@ -55,7 +55,7 @@ class Filter:
 
 
 def check_rewards_of(spec: Spec, there: Sequence[str], group: Sequence) -> None:
-    """Raise BindingError unless each rollout of a group has what the spec reads."""
+    """Raise BindingError unless each rollout of a group has all columns that the spec reads."""
     try:
         check_rewards(spec, [], [*there, *(name for name in FILLED_IN if name in there)], "value of extra_logs")
     except BindingError as error:

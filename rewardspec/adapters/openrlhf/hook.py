@@ -1,4 +1,4 @@
-"""The hooks in OpenRLHF's own modules, in the process that trains and in the workers of its Ray job."""
+"""The hooks in OpenRLHF's modules, in the training process and in the workers of its Ray job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _original(owner, name: str):
 
 
 def hook(owner, name: str, wrap: Callable) -> None:
-    """Put a wrapper in the place of an attribute, once. Raises BindingError where there is none."""
+    """Replace an attribute by its wrapper, once. Raises BindingError if there is no such attribute."""
     _original(owner, name)
     wrap_once(owner, name, wrap)
 
@@ -71,7 +71,7 @@ def _in_experience_maker(module: ModuleType) -> None:
             apply_length_penalties(experiences, self.args)
             advantages = self.rewardspec(experiences, self.args.rollout.n_samples_per_prompt)
             for experience, advantage in zip(experiences, advantages, strict=True):
-                # in float32 whatever the type of the log-probabilities; not clipped: it is no reward any more
+                # in float32, whatever the type of the log-probabilities; not clipped, because it is not a reward
                 reward = compute_reward(
                     advantage, self.kl_ctl.value, experience.kl.float(), action_mask=experience.action_mask
                 )
@@ -92,7 +92,7 @@ def _in_samples_generator(module: ModuleType) -> None:
     def generate_samples(original):
         def wrapper(self, *args, **kwargs):
             found = original(self, *args, **kwargs)
-            if found[0]:  # in the asynchronous trainer, who trains does not know the data set
+            if found[0]:  # the training side of the asynchronous trainer does not have the data set
                 found[0][0].rewardspec_prompts = len(self.prompts_dataloader)
             return found
 
@@ -128,7 +128,7 @@ def _in_trainer(module: ModuleType) -> None:
     def init(original):
         def wrapper(self, *args, **kwargs):
             original(self, *args, **kwargs)
-            # Ray copies what an actor inherits when the class is declared: a method put into the base comes too late
+            # Ray copies inherited methods when the actor class is declared: a patch of the base class comes too late
             self.train_step = _with_moment(self, self.train_step)
             self.init_checkpoint_states = _compared(self, self.init_checkpoint_states)
             self.save_logs_and_checkpoints = _marked(self, self.save_logs_and_checkpoints)
@@ -159,7 +159,7 @@ def _compared(trainer, original: Callable) -> Callable:
 
 
 def _marked(trainer, original: Callable) -> Callable:
-    """A method that saves checkpoints, with the spec among the states that go into them."""
+    """A method that saves checkpoints, with the record of the spec added to their states."""
 
     @wraps(original)
     def save(first, second=None, client_states=None):
@@ -171,7 +171,7 @@ def _marked(trainer, original: Callable) -> Callable:
 
 
 def _with_moment(trainer, original: Callable) -> Callable:
-    """`train_step` that tells the experience maker where training is, and logs what the spec made of the batch."""
+    """`train_step` that passes the moment of training to the experience maker, and logs the spec's metrics."""
 
     @wraps(original)
     def train_step(rollout_samples, global_step):
@@ -198,14 +198,14 @@ PATCHES = {
 
 
 def install(settings: Settings) -> None:
-    """Install the hooks in this process: at once in modules that are there, in others when they are imported."""
+    """Install the hooks in this process: in imported modules at once, in others when they are imported."""
     global _settings
     _settings = settings
     patch_modules(PATCHES)
 
 
 def setup_hook(settings: Settings) -> Callable[[], None]:
-    """What to pass to `ray.init(runtime_env={"worker_process_setup_hook": ...})`: `install` in every worker."""
+    """The `worker_process_setup_hook` for `ray.init(runtime_env={...})`: it calls `install` in every worker."""
 
     def rewardspec_setup():
         from rewardspec.adapters.openrlhf.hook import install

@@ -24,7 +24,7 @@ CLI = "openrlhf.cli.train_ppo_ray"
 
 
 def _install_in_driver(settings: Settings, spec: Spec) -> None:
-    """Install the hooks here and, once the stock command line has been read and found right, in Ray's workers."""
+    """Install the hooks here and, after the stock command line was read and checked, in Ray's workers."""
     try:
         found = version("openrlhf")
         import ray
@@ -73,7 +73,7 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
 
 
 def _asked(args, settings: Settings) -> tuple:
-    """What `reward_problems` is asked: plain values, for other machines."""
+    """The arguments of `reward_problems`, as plain values that can be sent to other machines."""
     files = setting(args, "reward.remote_url"), setting(args, "train.agent_func_path")
     return (*files, settings.text, settings.name, settings.constants)
 

@@ -1,4 +1,4 @@
-"""`for_openrlhf`: the reward functions of a spec, as OpenRLHF takes them."""
+"""`for_openrlhf`: the reward functions of a spec for OpenRLHF."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
 
-LEAST = 8  # characters of a prompt's end that tell where it ends
+LEAST = 8  # characters at the end of a prompt that are enough to find its end
 _END = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>|<pad>")
 
 
@@ -25,11 +25,11 @@ def for_openrlhf(
 ) -> Callable[..., dict]:
     """`reward_func` for OpenRLHF: tensors [N] of every column under `extra_logs`.
 
-    A query is a prompt and its completion with the tokens that end it, which are taken off. ends: their texts, as in
-    `tokenizer.all_special_tokens`; where nothing is said, what looks like one, such as `<|im_end|>` or `</s>`. Of a
-    prompt that was cut off at its beginning the rest is enough.
-    The label is the column `answer`. `rewards` and `scores` are the spec's weighted total as far as one rollout
-    tells it (`Spec.weighed`), for OpenRLHF's own tables: no advantage is worked out from it. Raises ScoringError.
+    A query is a prompt and its completion with end tokens, which are removed. ends: the texts of end tokens, as in
+    `tokenizer.all_special_tokens`; by default any text that looks like one, such as `<|im_end|>` or `</s>`. The prompt
+    in a query may be cut off at its beginning.
+    The label is the column `answer`. `rewards` and `scores` are the weighted total as far as one rollout decides it
+    (`Spec.weighed`), for OpenRLHF's own logs: no advantage is computed from it. Raises ScoringError.
     """
     scorer = scorer_of(spec, allow_python, functions)
     weigh = weighed(spec, scorer.names)
@@ -69,7 +69,7 @@ def _ended(completion: str, ends: Sequence[str] | None) -> str:
 
 
 def _after(prompt: str, query: str) -> str:
-    """What follows the prompt, or as much of its end as the query begins with. Raises ScoringError."""
+    """The text after the prompt, or after the end of a prompt that was cut off. Raises ScoringError."""
     whole = query.find(prompt, 0, len(prompt) + 64)  # a token may stand before it
     if whole >= 0:
         return query[whole + len(prompt) :]

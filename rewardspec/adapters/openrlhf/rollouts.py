@@ -1,4 +1,4 @@
-"""The rollouts of an OpenRLHF batch, by name, and what a spec makes of them."""
+"""The columns of an OpenRLHF batch by name, and the advantages that a spec gives them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SWALLOWED = (
 
 
 class Advantages:
-    """A spec at work in one experience maker. `step` and `total_steps` are set for each batch."""
+    """The advantages of a spec in one experience maker. `step` and `total_steps` are set for each batch."""
 
     def __init__(self, spec: Spec, seed: int = 0):
         self.spec, self.seed, self.function = spec, seed, compile(spec)
@@ -31,11 +31,10 @@ class Advantages:
         self.told: set[str] = set()  # names that the spec does not read, and that a warning has named
 
     def check(self, samples: Sequence, group_size: int, rewarded: bool) -> None:
-        """Raise BindingError unless rollouts are whole groups and each has what the spec reads.
+        """Raise BindingError unless rollouts are whole groups and each has all columns that the spec reads.
 
-        samples: Experiences of one rollout each. rewarded: whether rewards come with the rollouts, not from a reward
-        model later. OpenRLHF puts what rollouts have one after the other and does not see gaps, so they have to be
-        found before that.
+        samples: Experiences of one rollout each. rewarded: whether rewards come with the rollouts, not later from a
+        reward model. OpenRLHF concatenates the values of rollouts and does not notice gaps, so this comes first.
         """
         problems = unlike_groups(samples, group_size)
         if rewarded:
@@ -72,7 +71,7 @@ class Advantages:
         ]
 
     def __call__(self, experiences: Sequence, group_size: int) -> list[torch.Tensor]:
-        """The advantages of each experience's rollouts, [B] float32. experiences: with `index`, places in the batch."""
+        """The advantages of each experience's rollouts, [B] float32. `Experience.index`: their places in the batch."""
         places = torch.tensor(list(itertools.chain.from_iterable(e.index for e in experiences)), dtype=torch.long)
         n = len(places)
         if not torch.equal(places.sort().values, torch.arange(n)):
@@ -94,7 +93,7 @@ class Advantages:
         return list(advantages.split(sizes))
 
     def metrics(self) -> dict[str, float]:
-        """What to log of the last batch."""
+        """The metrics of the last batch."""
         return {} if self.result is None else {f"rewardspec/{k}": v for k, v in self.result.metrics().items()}
 
     def _column(self, name: str, experiences: Sequence, sizes: Sequence[int]) -> torch.Tensor:
@@ -116,7 +115,7 @@ class Advantages:
 
 
 def unlike_groups(samples: Sequence, group_size: int) -> list[str]:
-    """A line if prompts have other numbers of rollouts than they should. A prompt can be drawn twice in a row."""
+    """A line if prompts have a wrong number of rollouts. A prompt can be drawn twice in a row."""
     prompts = (prompt for sample in samples for prompt in sample.prompts)
     sizes = [len(list(rollouts)) for _, rollouts in itertools.groupby(prompts)]
     unlike = [i for i, size in enumerate(sizes) if size % group_size]
@@ -130,7 +129,7 @@ def unlike_groups(samples: Sequence, group_size: int) -> list[str]:
 
 
 def _hidden_reward(samples: Sequence) -> bool:
-    """Whether `extra_logs` hold a `reward` that is not the `rewards` beside them."""
+    """Whether `extra_logs` have a `reward` that differs from `rewards`."""
     known = [sample for sample in samples if sample.rewards is not None and "reward" in sample.info]
     return not all(
         torch.allclose(sample.info["reward"].float(), sample.rewards.float(), rtol=0, atol=0, equal_nan=True)
@@ -139,7 +138,7 @@ def _hidden_reward(samples: Sequence) -> bool:
 
 
 def values(name: str, experience) -> torch.Tensor | None:
-    """The values of a name in one experience: what was scored, else what the trainer knows."""
+    """The values of a name in one experience: as scored, else from the trainer."""
     if name == "reward":
         return experience.rewards
     if name in experience.info:
@@ -151,7 +150,7 @@ def values(name: str, experience) -> torch.Tensor | None:
 
 
 def _not_finite(columns: dict[str, torch.Tensor]) -> list[str]:
-    """A line for each column with values that are no numbers."""
+    """A line for each column with NaN or infinite values."""
     counts = {name: int((~torch.isfinite(values.float())).sum()) for name, values in columns.items()}
     return [
         f"`{name}` is NaN or infinite in {count} of {len(columns[name])} rollouts: extra_logs hold finite numbers, or "

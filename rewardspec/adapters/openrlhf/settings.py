@@ -1,4 +1,4 @@
-"""What a run of OpenRLHF asks for."""
+"""The settings of an OpenRLHF run with a spec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rewardspec.spec import Spec, loads
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run asks for, in plain values that can be sent to other machines."""
+    """The settings of a run, as plain values that can be sent to other machines."""
 
     text: str
     name: str  # of the file
@@ -35,7 +35,7 @@ class Settings:
         return cls(spec.source.text, spec.source.name, texts, spec.fingerprint, dialect, seed, resume_changed)
 
     def plain(self) -> Spec:
-        """The spec without the dialect. Raises BindingError where it does not mean what it did when it was read."""
+        """The spec without the dialect. Raises BindingError if its fingerprint here is not that of the launcher."""
         spec = loads(self.text, self.name, constants=self.constants)
         if spec.fingerprint != self.fingerprint:
             raise BindingError(

@@ -1,4 +1,4 @@
-"""verl's checkpoints: each keeps the fingerprint of the spec that it was trained under."""
+"""verl's checkpoints: each has a record of the spec that it was trained under."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def mark_checkpoint(trainer) -> None:
-    """Keep the fingerprint in the checkpoint of this step, which is about to be written."""
+    """Write the record into the checkpoint of this step, which is about to be written."""
     spec, seed = trainer.rewardspec.spec, trainer.rewardspec.seed
     folder = os.path.join(trainer.config.trainer.default_local_dir, f"global_step_{trainer.global_steps}")
     record.write(folder, spec, seed)
@@ -35,7 +35,7 @@ def check_checkpoint(trainer) -> None:
 
 
 def _resumed_from(config) -> str | None:
-    """The folder that verl will load, by its own rules; None where it starts afresh, or will refuse."""
+    """The folder that verl will load, by its own rules; None if it starts from scratch or will refuse."""
     from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 
     if config.resume_mode == "auto":

@@ -1,4 +1,4 @@
-"""What `rewardspec compile SPEC --target verl` writes."""
+"""The files of `rewardspec compile SPEC --target verl`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verl's filter of groups (V1), asking the spec which of them are live."""
+"""verl's filter of groups (V1): it drops the groups that are dead under the spec."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rewardspec.adapters.common.liveness import LivenessTest
 
 
 class Filter:
-    """In place of verl's test of one score: which finished groups are dead under the spec."""
+    """The finished groups that are dead under the spec; it replaces verl's test of one score."""
 
     def __init__(self, trainer):
         self.trainer = trainer
         self.liveness = LivenessTest(trainer.rewardspec.spec, trainer.rewardspec.seed)
 
     def __call__(self, buffer, partition_id: str) -> tuple[set[str], Counter]:
-        """uids of groups to draw anew, and how many of these have which weighted total.
+        """The uids of groups to replace, and a count of them by weighted total.
 
-        A finished group stays as it is, so verl's own cache keeps what was found: a total, None for a group to keep.
+        A finished group does not change, so verl's own cache stores the result: a total, or None for a group to keep.
         """
         finished, known = buffer.finished_keys[partition_id], buffer._dapo_classification_cache[partition_id]
         for uid in known.keys() - finished:

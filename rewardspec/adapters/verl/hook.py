@@ -1,4 +1,4 @@
-"""The hooks in verl's own modules, and the estimator that they serve."""
+"""The hooks in verl's modules, and the estimator that uses them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _served_by(rollouts_of: Callable):
 
 
 def estimator(token_level_rewards, response_mask, config=None, index=None, **_):
-    """verl's interface: advantages and returns, [N, L]. Who calls is known from the hooks in the trainers."""
+    """Advantages and returns, [N, L], in verl's interface. The hooks in the trainers provide the rollouts."""
     serve = _serving.get()
     if serve is None:
         raise BindingError(f"this trainer does not pass on what compute_score returned: {NOT_SERVED}")
@@ -52,7 +52,7 @@ OTHER_RUNNERS = {"FullyAsyncTaskRunner": "fully_async_policy", "OneStepTaskRunne
 
 
 def _hook(owner, name: str, wrap: Callable) -> None:
-    """Put a wrapper in the place of an attribute, once."""
+    """Replace an attribute by its wrapper, once."""
     if hasattr(owner, name):
         wrap_once(owner, name, wrap)
     else:
@@ -60,7 +60,7 @@ def _hook(owner, name: str, wrap: Callable) -> None:
 
 
 def _lacks(what: str) -> None:
-    """Note that this verl does not have what the adapter needs: an error in runs that ask for it, and only there."""
+    """Record that this verl lacks something that the adapter needs: an error only in runs that use the adapter."""
     missing_hooks.append(what)
     logger.warning("rewardspec: this verl has no %s: the adapter is not in force", what)
 
@@ -84,7 +84,7 @@ def _in_core_algos(module: ModuleType) -> None:
 
 
 def _trainer_init(served_by: str) -> Callable:
-    """Read the spec when a trainer is built. served_by: the method that is hooked, which it has to leave in place."""
+    """Read the spec when a trainer is created. served_by: the hooked method, which subclasses must not override."""
 
     def wrap(original):
         def wrapper(self, *args, **kwargs):
@@ -104,7 +104,7 @@ def _trainer_init(served_by: str) -> Callable:
 
 
 def _in_main(module: ModuleType) -> None:
-    """What other trainers than those of `main_ppo` start their runs with: theirs skip verl's own checks."""
+    """Check runs of other trainers than `main_ppo`'s, which start here and skip verl's own checks."""
 
     def run_ppo(original):
         def wrapper(config, *args, **kwargs):
@@ -162,7 +162,7 @@ def _in_v1(module: ModuleType) -> None:
 def _in_replay_buffer(module: ModuleType) -> None:
     def filtered(original):
         def wrapper(self, partition_id):
-            trainer = getattr(self.refill_fn, "__self__", None)  # who draws prompts anew
+            trainer = getattr(self.refill_fn, "__self__", None)  # the trainer that draws new prompts
             if self.filter_groups_metric is None or partition_id == "val" or _of(trainer) is None:
                 return original(self, partition_id)
             if not hasattr(self, "_rewardspec"):
@@ -177,7 +177,7 @@ def _in_replay_buffer(module: ModuleType) -> None:
 
 
 def _of(trainer):
-    """What computes a trainer's advantages, None where that is verl itself."""
+    """The `Advantages` of a trainer; None if verl computes them."""
     return getattr(trainer, "rewardspec", None)
 
 
@@ -286,7 +286,7 @@ def _in_agent_loop(module: ModuleType) -> None:
 
 
 def _contained(patch: Callable) -> Callable:
-    """A patch that notes what goes wrong in it, and lets the import go on: not every run wants the adapter."""
+    """A patch whose failure is recorded and does not stop the import: not every run uses the adapter."""
 
     def wrapper(module):
         try:
@@ -309,5 +309,5 @@ PATCHES = {
 
 
 def install() -> None:
-    """Install the hooks: at once in modules that are there, in others when they are imported."""
+    """Install the hooks: in imported modules at once, in others when they are imported."""
     patch_modules(PATCHES)

@@ -1,4 +1,4 @@
-"""`for_verl`: the reward functions of a spec, as verl takes them."""
+"""`for_verl`: the reward functions of a spec for verl."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rewardspec.spec import Spec
 def for_verl(
     spec: Spec, *, allow_python: Allowed = False, functions: Mapping[str, Callable] = {}
 ) -> Callable[..., dict[str, float | None]]:
-    """`compute_score` for verl: a dict with a value for each column, and `score`, which verl wants.
+    """`compute_score` for verl: a dict with a value for each column, and `score`, which verl requires.
 
-    The ground truth is the column `answer`, whatever `extra_info` holds by that name; `extra_info` holds all others.
-    A prompt is among those alone: where it is called otherwise, a spec has `with: {prompt: question}`. A value that
-    is missing is None. `score` is the spec's weighted total as far as one rollout tells it (`Spec.weighed`), for
-    verl's own tables: no advantage is worked out from it. Raises ScoringError.
+    The ground truth is the column `answer`, even if `extra_info` has one; other columns come from `extra_info`. So does
+    the prompt: if it has another name there, the spec needs `with: {prompt: question}`. Missing values are None.
+    `score` is the weighted total as far as one rollout decides it (`Spec.weighed`), for verl's own logs: no advantage
+    is computed from it. Raises ScoringError.
     """
     scorer = scorer_of(spec, allow_python, functions)
     weigh = weighed(spec, [*scorer.names, "data_source"])

@@ -1,4 +1,4 @@
-"""The rollouts of a verl batch, by name, and what a spec makes of them."""
+"""The columns of a verl batch by name, and the advantages that a spec gives them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
 
-FILLED_IN = ("score", "tokens", "truncated")  # what the adapter knows by itself
-TOKEN = "reward_token"  # the column that says which reward token a rollout was given
+FILLED_IN = ("score", "tokens", "truncated")  # the adapter fills them in
+TOKEN = "reward_token"  # the column with the name of a rollout's reward token
 MOST_SIZES = 100_000  # prompts whose number of rollouts is remembered
-ITS_OWN = ("score", "acc")  # of what compute_score returns, what verl wants there
+ITS_OWN = ("score", "acc")  # values of compute_score that verl itself reads
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def plain(value):
 
 
 class Advantages:
-    """A spec at work in one trainer. Names are checked with the first batch."""
+    """The advantages of a spec in one trainer. Names are checked with the first batch."""
 
     def __init__(self, spec: Spec, seed: int):
         self.spec, self.seed, self.function = spec, seed, compile(spec)
@@ -96,7 +96,7 @@ class Advantages:
         return {f"rewardspec/{name}": value for name, value in (found | {"rollouts_dropped": self.dropped}).items()}
 
     def columns(self, rollouts: Rollouts) -> dict[str, list]:
-        """The values of all that the spec reads. Raises BindingError for names that nothing measures."""
+        """The values of the columns that the spec reads. Raises BindingError for columns that nothing measures."""
         found = {name: values for name in self.spec.columns if (values := rollouts.values(name)) is not None}
         if not self.checked or len(found) < len(self.spec.columns):
             self._check(rollouts, found)
@@ -139,7 +139,7 @@ def pick(values: Sequence, places: Iterable[int]) -> list:
 
 
 def note_sizes(trainer, batch) -> None:
-    """Remember how many rollouts are drawn for each prompt of a batch (a TensorDict), where the data set says."""
+    """Store how many rollouts are drawn for each prompt of a batch (a TensorDict), if the data set has that."""
     if "__rollout_n__" in batch.keys():  # noqa: SIM118 - a TensorDict
         known = trainer.__dict__.setdefault("_rewardspec_sizes", {})
         uids = [plain(uid) for uid in batch["uid"]]
@@ -214,7 +214,7 @@ def of_transfer_queue(
 
 
 def of_data_proto(trainer, data, mask: torch.Tensor, rewards: torch.Tensor) -> Rollouts:
-    """The rollouts of a batch of the V0 trainer, one a row."""
+    """The rollouts of a batch of the V0 trainer, one for each row."""
     batch, others = data.batch, data.non_tensor_batch
     responses = batch["responses"]
     # rollout correction may have emptied masks of real responses: theirs count in their group's statistics
@@ -240,6 +240,6 @@ def of_data_proto(trainer, data, mask: torch.Tensor, rewards: torch.Tensor) -> R
 
 
 def cut_off(trainer, response: Sequence[int]) -> int:
-    """1 for a response that has all the length there is and does not end the text."""
+    """1 for a response of the maximal length that does not end with the end token, else 0."""
     longest = trainer.config.actor_rollout_ref.rollout.response_length
     return int(len(response) >= longest and response[-1] != trainer.tokenizer.eos_token_id)

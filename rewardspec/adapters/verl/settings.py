@@ -1,6 +1,6 @@
-"""What a verl run says under `algorithm.rewardspec`, and what of its other settings goes against the spec.
+"""The settings of a verl run under `algorithm.rewardspec`, and checks that its other settings fit the spec.
 
-Everything here is found before models are loaded: where training is started, and again where the trainer runs.
+All checks run before models are loaded: where training is started, and again where the trainer runs.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ missing_hooks: list[str] = []  # what this verl does not have, and the adapter n
 
 
 def chosen(config) -> bool:
-    """Whether a run asks for a spec's advantages; also of a configuration that has no `algorithm`."""
+    """Whether a run uses a spec's advantages; False for a configuration without `algorithm`."""
     return str(_get(config, "algorithm.adv_estimator")) == NAME
 
 
 def settings(config) -> tuple[Spec, int]:
-    """The spec and the seed of a run. Raises BindingError for settings that do not go with each other."""
+    """The spec and the seed of a run. Raises BindingError for settings that contradict each other."""
     section = _plain(config.algorithm.get(NAME, None)) or {}
     problems = [f"this verl has no {hook}: the adapter was tested with {', '.join(TESTED)}" for hook in missing_hooks]
     if not isinstance(section, Mapping):
@@ -74,7 +74,7 @@ def settings(config) -> tuple[Spec, int]:
 
 
 def may_resume_changed(config) -> bool:
-    """Whether a checkpoint that was trained under another spec may be gone on from."""
+    """Whether the run may resume from a checkpoint of another spec."""
     return bool(_get(config, f"algorithm.{NAME}.resume_changed", False))
 
 
@@ -88,7 +88,7 @@ def _read(section: Mapping, dialect: bool = True) -> Spec:
 
 
 def _get(config, path: str, default=None):
-    """A setting by its dotted name; the default where there is none, or None."""
+    """A setting by its dotted name; the default if it is missing or None."""
     here = config
     for part in path.split("."):
         here = here.get(part, None) if hasattr(here, "get") else None
@@ -96,7 +96,7 @@ def _get(config, path: str, default=None):
 
 
 def _contradictions(config, spec: Spec) -> list[str]:
-    """Settings of verl that the spec's advantages would silently ignore, each with a way out."""
+    """Settings of verl that would silently have no effect, with fixes."""
     found = []
 
     def get(path, default=None):
@@ -132,7 +132,7 @@ def _contradictions(config, spec: Spec) -> list[str]:
 
 
 def _filter_problems(config, spec: Spec) -> list[str]:
-    """Why `algorithm.filter_groups` cannot ask the spec which groups have signal."""
+    """Why `algorithm.filter_groups` cannot test groups under the spec, with fixes."""
     where = "algorithm.filter_groups"
     if not _get(config, f"{where}.enable", False):
         return []
@@ -151,7 +151,7 @@ def _filter_problems(config, spec: Spec) -> list[str]:
 
 
 def _needs_groups(spec: Spec) -> bool:
-    """Whether a spec gives nothing to groups of one rollout."""
+    """Whether a spec gives no advantage to groups of one rollout."""
     return any(found.code == "group-of-one" for found in findings(spec, Run(sizes=(1,))).warnings)
 
 
@@ -165,7 +165,7 @@ def _plain(section):
 
 
 def check_run(config) -> None:
-    """Before anything starts: refuse what cannot work, say what was not tested, and let the run carry the spec."""
+    """Check a run before it starts, warn about untested versions, and put the spec into its configuration."""
     if not chosen(config):
         if _get(config, f"algorithm.{NAME}"):
             raise BindingError(
@@ -188,7 +188,7 @@ def check_run(config) -> None:
 
 
 def _check_start(config, spec: Spec) -> None:
-    """Raise BindingError for what can be seen where training is started: group size, and the file of the rewards."""
+    """Raise BindingError for a wrong group size or reward file, seen where training is started."""
     problems = []
     if _get(config, "actor_rollout_ref.rollout.n") == 1 and _needs_groups(spec):
         problems.append(
@@ -201,7 +201,7 @@ def _check_start(config, spec: Spec) -> None:
 
 
 def _travel(config, spec: Spec) -> None:
-    """Let the run carry the spec and the adapter to the actors, which may be on other machines, in other folders."""
+    """Put the spec and the adapter into the configuration, for actors on other machines or in other folders."""
     from omegaconf import open_dict
 
     section = config.algorithm[NAME]
@@ -217,9 +217,9 @@ def _travel(config, spec: Spec) -> None:
 
 
 def _import_in_actors(config) -> None:
-    """Let Ray's workers import the adapter, as the process that starts the training does.
+    """Let Ray's workers import the adapter, like the process that starts the training.
 
-    A job (`ray job submit`) may have the variable in its own runtime environment. Ray refuses one that both have.
+    A job (`ray job submit`) may set the variable in its own runtime environment. Ray refuses it if both set it.
     """
     from omegaconf import OmegaConf, open_dict
 
@@ -249,7 +249,7 @@ def _names(modules: str | None) -> list[str]:
 
 
 def _is_plugin(variables: Mapping[str, str]) -> bool:
-    """Whether verl finds the adapter by itself, as rewardspec is installed here, in workers with these variables."""
+    """Whether verl finds the adapter as an installed plugin in workers with these variables."""
     policy = variables.get(PLUGINS, os.environ.get(PLUGINS, "auto")).strip().lower()
     found = [point.name for point in entry_points(group="verl.plugins") if point.value == ADAPTER]
     return any(policy == "auto" or name in _names(policy) for name in found)
@@ -259,7 +259,7 @@ def _is_plugin(variables: Mapping[str, str]) -> bool:
 
 
 def reward_problems(config) -> list[str]:
-    """What is wrong with the reward function of a run, seen from this process: it is loaded as verl will load it."""
+    """Problems with the reward function of a run, which this process loads like verl."""
     path = _get(config, "reward.custom_reward_function.path")
     if not path:
         return []
@@ -282,7 +282,7 @@ def reward_problems(config) -> list[str]:
 
 
 def _other_spec(config, scored: Spec) -> list[str]:
-    """A line if what scores is another spec than what computes advantages."""
+    """A line if rollouts are scored by another spec than the one that computes advantages."""
     section = _plain(config.algorithm.get(NAME))
     own = _read(section, dialect=False)
     if same_meaning(own, scored):

@@ -1,4 +1,4 @@
-"""Reward tokens (`condition:`) in verl's prompts: drawn in the trainer, put in where a rollout starts."""
+"""Reward tokens (`condition:`) in verl's prompts: drawn in the trainer, inserted where a rollout starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rewardspec.reward_tokens import RewardTokens
 
 
 def draw_for_prompts(trainer, batch) -> None:
-    """V1, where a prompt is submitted once for all its rollouts: give it the list of their tokens' names."""
+    """Add the names of their tokens to prompts in V1, a list for each prompt, which stands for all its rollouts."""
     from tensordict.tensorclass import NonTensorData, NonTensorStack
 
     condition, seed, step = trainer.rewardspec.spec.condition, trainer.rewardspec.seed, trainer.global_steps
@@ -28,14 +28,14 @@ def draw_for_prompts(trainer, batch) -> None:
 
 
 def draw_for_rollouts(spec_and_seed, prompts) -> None:
-    """V0, where every rollout has its row: give it the name of its token."""
+    """Add the name of its token to every rollout in V0, where each has a row."""
     spec, seed = spec_and_seed
     names = spec.condition.draw(list(prompts.non_tensor_batch["uid"]), seed, prompts.meta_info["global_steps"])
     prompts.non_tensor_batch[TOKEN] = np.array(names, dtype=object)
 
 
 def conditioned(condition: RewardTokens, rollout: dict, validate: bool) -> dict:
-    """What an agent loop is to run on: `rollout`, its prompt with its token; the best one in validation."""
+    """The input of an agent loop: `rollout` with its token in the prompt; in validation with the best token."""
     names = condition.best if validate else rollout.get(TOKEN)
     if names is None:
         raise BindingError("this rollout was given no reward token: the adapter is not in force in the trainer")
