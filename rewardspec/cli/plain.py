@@ -1,6 +1,7 @@
 """Texts and paths on the command line, taken without pydantic.
 
-typer from 0.26 on checks every value with pydantic, which takes 0.15 s to import and to set up.
+Newer versions of typer check every value with pydantic, which takes 0.15 s to import and to set up. What is no plain
+text or path is still left to typer. A typer that works otherwise is left alone: only the time is lost, then.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def taken_plainly(params: list[Any]) -> list[Any]:
     """The parameters of a command, whose texts and paths are taken as they are. An older typer does so anyway."""
     for param in params:
-        if vars(param).get("_runtime_param", param) is None:
+        if vars(param).get("_runtime_param", param) is None and hasattr(param, "get_runtime_param"):
             vars(param)["_runtime_param"] = _Plain()
     return params
 
@@ -51,6 +52,5 @@ def _is_plain(value: object) -> bool:
 
 
 def _by_typer(value: Any, param: Any, ctx: Context) -> Any:
-    from typer._coercion import build_runtime_param
-
-    return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
+    param._runtime_param = None  # so that typer makes its own
+    return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
