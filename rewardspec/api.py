@@ -1,6 +1,6 @@
-"""What `rewardspec` exports: a function for each command that works on specs.
+"""The public functions of `rewardspec`, one for each command that works on specs.
 
-Each takes a spec that `load` or `loads` has read, or the path of a file.
+Each takes a spec, as `load` and `loads` return it, or the path of a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, did_you_mean, shorten
 from rewardspec.text.source import Source
 
-if TYPE_CHECKING:  # `check` answers at once: what computes is imported by the functions that need it
+if TYPE_CHECKING:  # keeps `check` fast to import: the others import what they need when called
     from rewardspec.prove.diff import Difference
     from rewardspec.prove.diff_on_log import LogDifference
     from rewardspec.prove.replay import Replay
@@ -45,29 +45,29 @@ def check(
     strict: bool = False,
     errors: Sequence[str] = (),
 ) -> list[Diagnostic]:
-    """Everything there is to say of a spec, as `rewardspec check` says it: errors, findings, and notes at the end.
+    """The diagnostics of a spec, as `rewardspec check` prints them: errors, findings, then notes.
 
     for diagnostic in rewardspec.check("specs/gdpo/math.yaml"):
         print(diagnostic.render())
 
-    spec: a spec, the path of one, or its text. constants: for names of `define:`. rates: how often columns or
-    components with two values succeed, 0 to 1, and group_sizes: of the run; together they tell how many groups are
-    dead. total_steps: the length of training. strict, errors: take every finding, or those of these codes, for errors.
+    spec: a spec, the path of one, or its text. constants: values for names under `define:`. rates: success rates, 0 to
+    1, of columns or components with two values; with group_sizes, they give the share of dead groups. total_steps: the
+    length of training. strict: treat every finding as an error. errors: treat the findings of these codes as errors.
 
-    A spec with errors raises nothing. Raises OSError for a file that cannot be read, ValueError for an option.
+    A spec with errors does not raise. Raises OSError for a file that cannot be read, ValueError for a wrong option.
     """
     known = codes()
     for code in errors:
         if code not in known:
             near = did_you_mean(code, known, "`rewardspec list findings` shows all")
-            raise ValueError(f"errors: there is no finding {shorten(code)!r}; {near}")
+            raise ValueError(f"errors: unknown finding {shorten(code)!r}; {near}")
     sizes = _sizes(group_sizes) if group_sizes != () else []
     if rates and not sizes:
-        raise ValueError("rates tell how many groups are dead in groups of a size: give group_sizes too, such as [8]")
+        raise ValueError("rates need group_sizes, such as [8]")
     run = Run(_rates(rates), sizes, total_steps)
     if isinstance(spec, Spec):
         if constants:
-            raise ValueError("constants are set where a spec is read: load(path, constants=...)")
+            raise ValueError("set constants when the spec is loaded: load(path, constants=...)")
         found, notes = _found(spec, [*spec.diagnostics], run, strict, errors)
         return [*found, *notes]
     if isinstance(spec, str) and is_text(spec):
@@ -85,7 +85,7 @@ def check(
 def check_text(
     source: Source, constants: Mapping[str, str], run: Run, strict: bool = False, errors: Sequence[str] = ()
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """The errors and findings of a text, and notes on what was not looked at. Raises ValueError for rates."""
+    """The errors and findings of a text, and notes on what was not checked. Raises ValueError for wrong rates."""
     spec, report = check_source(source, constants)
     return (report.sorted(), []) if spec is None else _found(spec, report.sorted(), run, strict, errors)
 
@@ -105,13 +105,13 @@ def verify(
     seed: int = 0,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> list[Verdict]:
-    """A verdict on each of the spec's `guarantees:`, proved for every group of these sizes, or refuted by one.
+    """A verdict on each guarantee of a spec: proved for every group of these sizes, or refuted by one.
 
     [verdict.status for verdict in rewardspec.verify("specs/rc_grpo/rc_grpo.yaml", range(2, 5))]
 
-    A spec without guarantees has no verdicts. seed: of groups that are drawn where there are too many to try.
-    progress: called with the size of the groups, how many were tried, of how many. Raises SpecError, OSError,
-    ValueError for a size.
+    A spec without guarantees has no verdicts. seed: for random groups if there are too many to try all. progress:
+    called with the group size, the number of groups tried, and the number to try. Raises SpecError, OSError, and
+    ValueError for a wrong size.
     """
     from rewardspec.prove.verify import verify
 
@@ -155,17 +155,17 @@ def simulate(
     group_by: str | None = None,
     prefix: str | None = None,
 ) -> list[Simulation] | Replay:
-    """How much signal survives a spec: in every group of these sizes (2, 4 and 8), or in a log of rollouts.
+    """The signal that survives a spec: in all groups of these sizes (default 2, 4 and 8), or in a log of rollouts.
 
     rewardspec.simulate("specs/gdpo/math.yaml", 4, rates={"correct": 0.3})[0].signal.groups_without_signal
     rewardspec.simulate("spec.yaml", rollouts="rollouts.parquet").signal.groups_without_signal
 
-    rates: how often columns or components with two values succeed; others have each value equally often.
-    step, total_steps: when schedules are looked at. seed: of groups that are drawn where there are too many to try.
-    progress: called with the number of distinct advantage groups so far.
-    rollouts: a log (JSON lines or Parquet). group_by: its column that tells groups apart. prefix: what the names of
-    its columns begin with that `score` has added.
-    Raises SpecError, OSError, BadLog (a ValueError) for rows that are wrong, ValueError for an option.
+    rates: success rates of columns or components with two values; the values of others are equally likely.
+    step, total_steps: the time at which schedules are evaluated. seed: for random groups if there are too many to try
+    all. progress: called with the number of distinct advantage groups so far.
+    rollouts: a log (JSON lines or Parquet). group_by: its column that identifies the group. prefix: the prefix of the
+    columns that `score` added.
+    Raises SpecError, OSError, BadLog (a ValueError) for wrong rows, ValueError for a wrong option.
     """
     from rewardspec.groups.rates import policy
     from rewardspec.logs.columns import PREFIX
@@ -179,7 +179,7 @@ def simulate(
         return replay(read, log, total_steps)
     _only("group_sizes", group_by=group_by, prefix=prefix)
     stated = _rates(rates or {})
-    policy(read.program, stated)  # what cannot be given is refused before anything is counted
+    policy(read.program, stated)  # raises for wrong rates before anything is counted
     moment = {"step": step or 0, "total_steps": total_steps or 1, "seed": seed or 0}
     sizes = _sizes((2, 4, 8) if group_sizes is None else group_sizes)
     return [simulate(read, size, rates=stated, progress=progress, **moment) for size in sizes]
@@ -211,12 +211,12 @@ def diff(
     prefix: str | None = None,
     total_steps: int | None = None,
 ) -> Difference | LogDifference:
-    """How two specs differ: what they say, and the advantages of groups of these sizes (2 and 3), or of a log.
+    """The difference of two specs: in their keys, and in the advantages of groups (default sizes 2 and 3) or of a log.
 
     rewardspec.diff("before.yaml", "after.yaml").is_none
 
-    rollouts: a log (JSON lines or Parquet). group_by, prefix: as `simulate` takes them. total_steps: of the run that
-    the log is of. Raises SpecError, OSError, BadLog (a ValueError) for rows that are wrong, ValueError for an option.
+    rollouts: a log (JSON lines or Parquet). group_by, prefix: as for `simulate`. total_steps: the length of the logged
+    run. Raises SpecError, OSError, BadLog (a ValueError) for wrong rows, ValueError for a wrong option.
     """
     from rewardspec.logs.columns import PREFIX
     from rewardspec.prove.diff import difference
@@ -242,14 +242,15 @@ def score(
     restart: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
-    """Score the completions of a file by the spec's reward functions, write them with their advantages, and sum up.
+    """Score the completions of a file, write them with rewards and advantages, and return a summary.
 
     rewardspec.score("spec.yaml", "rollouts.jsonl", "scored.parquet").mean
 
-    rollouts: JSON lines or Parquet with `prompt`, `completion` and what the functions read. output: gets these rows
-    with `scored/NAME` and `scored/advantage`. allow_python: modules, or `module:function`, that the spec may name by
-    `python:`; True for all. restart: measure again what an interrupted run has left. progress: called with how many
-    rows are done, of how many. Raises SpecError, OSError, and ValueErrors: NotAllowed, BadLog, BadPath, ScoringError.
+    rollouts: JSON lines or Parquet with `prompt`, `completion` and the columns that the functions read. output: these
+    rows, with `scored/NAME` and `scored/advantage`. allow_python: modules, or `module:function`, that `python:` may
+    name; True for all. restart: discard the results of an interrupted run. progress: called with the number of rows
+    done and the number of all rows. Raises SpecError, OSError, and these ValueErrors: NotAllowed, BadLog, BadPath,
+    ScoringError.
     """
     from rewardspec.logs.columns import PREFIX
     from rewardspec.scoring.score import score
@@ -267,24 +268,22 @@ def _spec(given: Given) -> Spec:
 def _sizes(given: int | Iterable[int]) -> list[int]:
     sizes = [given] if isinstance(given, int) else [*given]
     if not sizes or not all(isinstance(size, int) and 1 <= size <= MOST_ROLLOUTS for size in sizes):
-        raise ValueError(f"group_sizes are whole numbers from 1 to {MOST_ROLLOUTS}, such as [2, 4, 8], not {given!r}")
+        raise ValueError(f"group_sizes must be integers from 1 to {MOST_ROLLOUTS}, such as [2, 4, 8], not {given!r}")
     return sizes
 
 
 def _rates(given: Mapping[str, Rate]) -> dict[str, Fraction]:
-    """Rates as they are written: 0.3 is 3/10."""
+    """Rates as exact fractions of their decimal text: 0.3 is 3/10."""
     rates = {}
     for name, rate in given.items():
         if not 0 <= rate <= 1:
-            raise ValueError(f"rates go from 0 to 1, such as {{'correct': 0.3}}; that of {shorten(name)!r} is {rate}")
+            raise ValueError(f"rates must be from 0 to 1; the rate of {shorten(name)!r} is {rate}")
         rates[name] = rate if isinstance(rate, Fraction) else Fraction(str(rate))
     return rates
 
 
 def _only(what: str, **others: object) -> None:
-    """Raise ValueError for options that say nothing beside another one."""
+    """Raise ValueError for options that have no effect together with `what`."""
     given = [name for name, value in others.items() if value is not None]
     if given:
-        raise ValueError(
-            f"{' and '.join(given)} cannot be given where {what} are looked at: leave out one or the other"
-        )
+        raise ValueError(f"{' and '.join(given)} cannot be combined with {what}: give one or the other")

@@ -1,6 +1,6 @@
-"""The commands: one file each in `commands/`; their options, how specs are read, and how they print, apart.
+"""The command line: one file per command in `commands/`, with shared options, reading and printing next to it.
 
-Exit status: 0 clean, 1 errors in a spec, 2 misuse of the command, 130 broken off.
+Exit status: 0 clean, 1 errors in a spec, 2 misuse of the command, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMANDS = "rewardspec.cli.commands"
 
 
 class _Commands(TyperGroup):
-    """The files of `commands/`, each imported when it is asked for: `check.py` has `command`, which is `check`."""
+    """The commands, each imported on first use: `check` is the function `command` in `commands/check.py`."""
 
     def get_params(self, ctx: Context) -> list[Any]:
         return taken_plainly(super().get_params(ctx))
@@ -41,7 +41,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Reward specs: read, checked, compiled to one torch advantage function.",
+    help="Check reward specs and compile them to one torch advantage function.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -60,6 +60,6 @@ def main() -> None:
     """Entry point of the `rewardspec` command."""
     try:
         app(prog_name="rewardspec")
-    except BrokenPipeError:  # `| head`: whoever read us has seen enough
+    except BrokenPipeError:  # `| head` has closed the pipe
         sys.stderr.close()
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""Options that several commands have, and how their texts are read."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ Files = Annotated[list[Path], typer.Argument(help="Spec files (YAML), `-` for st
 File = Annotated[Path, typer.Argument(help="A spec file (YAML), `-` for standard input.", show_default=False)]
 Dialect = Annotated[
     str | None,
-    typer.Option(help="Take a trainer's numbers: trl, verl, openrlhf or nemo_rl.", show_default=False),
+    typer.Option(help="Compute as this trainer does: trl, verl, openrlhf or nemo_rl.", show_default=False),
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Import and run whatever functions the spec names.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Import and run every function that the spec names.")]
 AllowPython = Annotated[
     list[str],
     typer.Option(
         "--allow-python",
         metavar="MODULE",
-        help="Let the spec name functions of this module or package by `python:`, or this `module:function`.",
+        help="Let `python:` name this `module:function`, or any function of this module or package.",
     ),
 ]
-Prefix = Annotated[str, typer.Option(help="What the names of columns begin with that `rewardspec score` has added.")]
+Prefix = Annotated[str, typer.Option(help="The prefix of the columns that `rewardspec score` added.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set a constant of `define:`.")]
 TableOrJson = Annotated[str, typer.Option("--format", help="table or json.")]
 TotalSteps = Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)]
 Rates = Annotated[
-    str, typer.Option("--p", metavar="NAME=P,...", help="How often columns or components with two values succeed.")
+    str, typer.Option("--p", metavar="NAME=P,...", help="Success rates of columns or components with two values.")
 ]
-GroupBy = Annotated[str | None, typer.Option(help="The log's column that tells groups apart.", show_default=False)]
+GroupBy = Annotated[
+    str | None, typer.Option(help="The column of the log that identifies the group.", show_default=False)
+]
 
 
 def one_of(given: str, *known: str) -> str:
-    """What `--format` is, which must be one of these."""
+    """The value of `--format`. Another one than these ends the command."""
     if given not in known:
-        misuse(f"--format is {', '.join(known[:-1])} or {known[-1]}, not {given!r}")
+        misuse(f"--format must be {', '.join(known[:-1])} or {known[-1]}, not {given!r}")
     return given
 
 
 def constants_of(settings: list[str]) -> dict[str, str]:
-    """The texts that `--set` gives constants, by name."""
+    """Constant to text, from the values of `--set`."""
     found = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip() or not value.strip():
-            misuse(f"--set takes NAME=VALUE, not {setting!r}")
+            misuse(f"--set needs NAME=VALUE, not {setting!r}")
         found[name.strip()] = value.strip()
     return found
 
 
 def allowed_by(trust: bool, modules: list[str]) -> bool | tuple[str, ...]:
-    """What `--trust` and `--allow-python` allow to be imported."""
+    """The modules and functions that `--allow-python` permits; True under `--trust`."""
     from rewardspec.scoring.permission import read_allowed
 
     try:
@@ -63,14 +65,14 @@ def allowed_by(trust: bool, modules: list[str]) -> bool | tuple[str, ...]:
 
 
 def sizes_of(text: str) -> list[int]:
-    """Group sizes as they are written, `2,4,8` or `2..8`."""
+    """Group sizes from `2,4,8` or `2..8`."""
     sizes: list[int] = []
     for part in text.split(","):
         first, dots, last = part.partition("..")
         try:
             sizes += range(int(first), int(last) + 1) if dots else [int(first)]
         except ValueError:
-            misuse(f"group sizes are written `2,4,8` or `2..8`, not {text!r}")
+            misuse(f"group sizes must be like `2,4,8` or `2..8`, not {text!r}")
     if not sizes or min(sizes) < 1 or max(sizes) > 64:
-        misuse("group sizes go from 1 to 64")
+        misuse("group sizes must be from 1 to 64")
     return sizes

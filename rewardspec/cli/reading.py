@@ -1,4 +1,4 @@
-"""The specs that a command is given: files, the files in folders, `-` for standard input."""
+"""The specs of a command: files, the files in folders, `-` for standard input."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ NAME_OF_STDIN = "<stdin>"
 
 
 def name_of(path: Path) -> str:
-    """What messages call a file."""
+    """The name of a file in messages."""
     return NAME_OF_STDIN if path == STDIN else shown(path)
 
 
 def check_stdin(*paths: Path) -> None:
-    """End the command where standard input would be read twice."""
+    """End the command if standard input would be read twice."""
     if sum(path == STDIN for path in paths) > 1:
-        misuse("`-` is standard input, which can be read once")
+        misuse("`-` (standard input) can be read only once")
 
 
 def expanded(paths: list[Path]) -> list[Path]:
-    """Folders as the spec files in them; the prelude and the dialects are no specs."""
+    """The spec files, with folders replaced by the spec files in them (without the prelude and the dialects)."""
     check_stdin(*paths)
     found = []
     for path in paths:
@@ -42,19 +42,19 @@ def expanded(paths: list[Path]) -> list[Path]:
         else:
             found.append(path)
     if not found:
-        misuse("no spec files there")
+        misuse("no spec files found")
     return found
 
 
 def read_source(path: Path) -> tuple[Source | None, Report]:
-    """The text of a spec file, None where it is none. Raises OSError where it cannot be read."""
+    """The text of a spec file, None if it is too large or not UTF-8. Raises OSError."""
     if path == STDIN:
         return read_bytes(sys.stdin.buffer.read(MOST_BYTES + 1), NAME_OF_STDIN)
     return read_file(path)
 
 
 def source_of(path: Path) -> tuple[Source | None, Report]:
-    """The text of a spec file, None where it is none. A file that cannot be read ends the command."""
+    """The same; a file that cannot be read ends the command."""
     try:
         return read_source(path)
     except OSError as error:
@@ -83,15 +83,15 @@ def loaded(path: Path, settings: list[str], dialect: str | None = None) -> Spec:
 
 
 def complain(diagnostics: Iterable[Diagnostic]) -> None:
-    """Show diagnostics on stderr."""
+    """Print diagnostics on stderr."""
     for diagnostic in diagnostics:
         say(diagnostic.render() + "\n", err=True)
 
 
 def keep(output: Path, *reads: Path) -> None:
-    """End the command where it would write over a spec that it has read."""
+    """End the command if it would overwrite a spec that it has read."""
     from rewardspec.logs.outputs import is_same
 
     for path in reads:
         if path != STDIN and is_same(path, output):
-            misuse(f"{shown(path)} would be written over: it is the spec")
+            misuse(f"{shown(path)} is the spec and would be overwritten")

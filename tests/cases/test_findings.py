@@ -1011,7 +1011,7 @@ def test_rates_and_sizes_are_told_to_a_check(spec):
         (["--p", "solved=0.05"], "add -g 8"),
         (["--p", "solved=2", "-g", "8"], "from 0 to 1"),
         (["--p", "solid=0.5", "-g", "8"], "did you mean `solved`?"),
-        (["-g", "0"], "group sizes go from 1 to 64"),
+        (["-g", "0"], "group sizes must be from 1 to 64"),
     ):
         done = run("check", spec, *arguments)
         assert (done.returncode, message in done.stderr) == (2, True)

@@ -76,11 +76,11 @@ def test_check_takes_texts_and_specs_and_never_raises_for_a_bad_one():
     ("options", "said"),
     [
         ({"errors": ["phantom-gradent"]}, "did you mean `phantom-gradient`"),
-        ({"rates": {"correct": 0.5}}, "give group_sizes too"),
+        ({"rates": {"correct": 0.5}}, "rates need group_sizes"),
         ({"rates": {"correct": 2}, "group_sizes": 4}, "from 0 to 1"),
         ({"rates": {"corect": 0.5}, "group_sizes": 4}, "did you mean `correct`"),
         ({"group_sizes": 0}, "from 1 to 64"),
-        ({"group_sizes": [2.5]}, "whole numbers"),
+        ({"group_sizes": [2.5]}, "must be integers"),
     ],
 )
 def test_wrong_options_are_value_errors_with_a_way_out(options, said):
@@ -89,7 +89,7 @@ def test_wrong_options_are_value_errors_with_a_way_out(options, said):
 
 
 def test_constants_go_with_what_is_read():
-    with pytest.raises(ValueError, match="where a spec is read"):
+    with pytest.raises(ValueError, match="when the spec is loaded"):
         rewardspec.check(rewardspec.load(MATH), constants={"limit": 3})
     assert rewardspec.check(MATH, constants={"nolimit": 3})[0].severity == "error"
 
@@ -133,7 +133,7 @@ def test_simulate_counts_groups_and_replays_logs(tmp_path):
     ],
 )
 def test_options_that_would_say_nothing_are_refused(use):
-    with pytest.raises(ValueError, match="leave out one"):
+    with pytest.raises(ValueError, match="give one or the other"):
         use()
 
 

@@ -94,7 +94,7 @@ def test_fmt_writes_what_it_reads_to_standard_output(home):
     assert run("fmt", "-", given=messy).output == GOOD
     assert run("fmt", "-").output == GOOD
     done = run("fmt", "-", "--check", given=messy)
-    assert (done.exit_code, done.output) == (1, "would lay out <stdin>\n")
+    assert (done.exit_code, done.output) == (1, "would format <stdin>\n")
     assert run("fmt", "-", "--check").exit_code == 0
     done = run("fmt", "-", given="a: [")
     assert done.exit_code == 1
@@ -131,7 +131,7 @@ def test_label_reads_standard_input(home):
 def test_standard_input_is_read_once(home, arguments):
     done = run(*arguments)
     assert done.exit_code == 2
-    assert "can be read once" in done.output
+    assert "can be read only once" in done.output
 
 
 def test_a_file_that_is_called_so_is_named_by_its_folder(home):

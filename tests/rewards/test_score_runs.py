@@ -101,7 +101,7 @@ def test_a_killed_run_is_taken_up_at_its_rows(folder):
         assert not Path("out.jsonl").exists() and Path("out.jsonl.lock").exists()
     (folder / "slow").unlink()
     done = run()
-    assert done.returncode == 0 and "took up" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resumed" in done.stderr, done.stderr
     assert right() and not list(folder.glob("*.partial*")) and not list(folder.glob("*.lock"))
 
 
@@ -321,5 +321,5 @@ def test_compile_and_plot_do_not_write_over_a_spec(folder):
     os.link("spec.yaml", "hard.py")
     for arguments in (["compile", "spec.yaml", "-o", "hard.py"], ["simulate", "spec.yaml", "--plot", "./spec.yaml"]):
         result = CliRunner().invoke(app, arguments)
-        assert result.exit_code == 2 and "spec.yaml would be written over" in result.output
+        assert result.exit_code == 2 and "spec.yaml is the spec and would be overwritten" in result.output
     assert Path("spec.yaml").read_text() == SPEC

@@ -67,10 +67,10 @@ def test_compile_command_with_a_target(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "run_verl.sh" in done.stderr
     for arguments, message in (
-        (["--target", "verrl", "-o", tmp_path], "--target is"),
-        (["--target", "verl"], "name a folder"),
+        (["--target", "verrl", "-o", tmp_path], "--target must be"),
+        (["--target", "verl"], "give a folder"),
         (["--target", "trl", "-o", tmp_path, "--seed", "3"], "TRL draws by its own `seed`"),
-        (["--seed", "3"], "--seed goes with --target"),
+        (["--seed", "3"], "--seed needs --target"),
         (["--target", "verl", "-o", math], "cannot write"),
         (["--target", "verl", "-o", tmp_path], "spec.yaml"),  # what another spec wrote there
     ):

@@ -248,9 +248,9 @@ def test_label_command(tmp_path):
     trajectories.write_text("\ufeff" + "\n".join([json.dumps(rows[0]), "oops", *map(json.dumps, rows[1:])]) + "\n")
     done = run("label", trajectories, RC_GRPO, "-o", out)
     assert done.returncode == 0
-    assert f"{trajectories}:2: left out: not JSON" in done.stderr
+    assert f"{trajectories}:2: skipped: not JSON" in done.stderr
     assert "wrote 3 trajectories" in done.stdout
-    assert "1 line left out" in done.stdout
+    assert "1 line skipped" in done.stdout
     assert "prior: {high: 0.6667}" in done.stdout
     assert [json.loads(line)["reward_token"] for line in out.read_text().splitlines()] == ["high", "high", "low"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "t.jsonl"]
@@ -261,7 +261,7 @@ def test_label_command_misused(tmp_path):
     trajectories, out = tmp_path / "t.jsonl", tmp_path / "out.jsonl"
     trajectories.write_text("oops\n")
     for arguments, status, message in (
-        ((trajectories, RC_GRPO, "-o", out), 1, "left out"),
+        ((trajectories, RC_GRPO, "-o", out), 1, "skipped"),
         ((tmp_path / "none.jsonl", RC_GRPO, "-o", out), 2, "No such file"),
         ((trajectories, RC_GRPO, "-o", tmp_path / "no/out.jsonl"), 2, "there is no folder"),
         ((trajectories, resource("specs/gdpo/math.yaml"), "-o", out), 2, "no `condition:`"),

@@ -335,7 +335,7 @@ def test_verify_command(tmp_path):
         assert done.returncode == 2
         assert message in done.stderr
     path.write_text(PAPO[: PAPO.index("guarantees")])
-    assert "no spec here has `guarantees:`" in run("verify", path).stderr
+    assert "no spec has `guarantees:`" in run("verify", path).stderr
 
 
 # The published methods

@@ -1,4 +1,1 @@
-"""One command a file: `command` is what the file is named after.
-
-Its signature is the options, its docstring the help.
-"""
+"""One command per file: its function `command` has the options as parameters and the help as docstring."""

@@ -1,4 +1,4 @@
-"""`rewardspec check`: everything that is wrong with specs."""
+"""`rewardspec check`: the errors and findings of specs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def command(
     files: Files,
     format: Annotated[str, typer.Option(help="text, json, sarif or github.")] = "text",
     errors: Annotated[
-        list[str], typer.Option("--error", metavar="CODE", help="Take this finding for an error; can be repeated.")
+        list[str], typer.Option("--error", metavar="CODE", help="Treat this finding as an error; can be repeated.")
     ] = [],  # noqa: B006
-    strict: Annotated[bool, typer.Option(help="Take every finding for an error.")] = False,
+    strict: Annotated[bool, typer.Option(help="Treat every finding as an error.")] = False,
     rates: Rates = "",
     group_sizes: Annotated[
         str, typer.Option("-g", "--group-size", help="Group sizes of the run: `8`, `2,4,8` or `2..8`.")
@@ -30,13 +30,13 @@ def command(
     total_steps: TotalSteps = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Say everything that is wrong with specs, before anything runs."""
+    """Report all errors and findings of specs, without running anything."""
     one_of(format, "text", "json", "sarif", "github")
     for code in errors:
         if code not in codes():
-            misuse(f"there is no finding {code!r}; `rewardspec list findings` shows all")
+            misuse(f"unknown finding {code!r}; `rewardspec list findings` shows all")
     if rates and not group_sizes:
-        misuse("--p tells how many groups have a gradient in groups of a size: add -g 8")
+        misuse("--p needs a group size: add -g 8")
     sizes = sizes_of(group_sizes) if group_sizes else []
     try:
         run = Run(read_rates(rates) if rates else {}, sizes, total_steps)
@@ -44,7 +44,7 @@ def command(
         misuse(str(error))
     constants = constants_of(set_)
     found: list[Diagnostic] = []
-    notes: list[Diagnostic] = []  # what was not looked at
+    notes: list[Diagnostic] = []  # what was not checked
     paths = expanded(files)
     for path in paths:
         source, report = source_of(path)
@@ -83,4 +83,4 @@ def _show(found: list[Diagnostic], notes: list[Diagnostic], files: int) -> None:
     counts = f"{broken} error{'s' * (broken != 1)}, {warnings} warning{'s' * (warnings != 1)}"
     say(f"{files} spec{'s' * (files != 1)} checked: {counts}")
     if warnings:
-        say("`rewardspec explain CODE` says more; `allow: {CODE: reason}` in the spec silences one")
+        say("`rewardspec explain CODE` explains a warning; `allow: {CODE: reason}` in the spec suppresses it")

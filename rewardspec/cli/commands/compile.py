@@ -1,4 +1,4 @@
-"""`rewardspec compile`: a spec as a Python module, or as what a trainer's configuration needs."""
+"""`rewardspec compile`: a spec as a Python module, or as files for a trainer's configuration."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ def command(
     target: Annotated[
         str | None,
         typer.Option(
-            help="Write into the folder -o what this trainer needs: trl, verl or openrlhf.", show_default=False
+            help="Write the files for this trainer into the folder -o: trl, verl or openrlhf.", show_default=False
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="With --target: write over other files.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --target: overwrite other files.")] = False,
     dialect: Dialect = None,
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     set_: Set = [],  # noqa: B006
     seed: Annotated[
-        int | None, typer.Option(help="With --target verl or openrlhf: of whatever is drawn.", show_default=False)
+        int | None,
+        typer.Option(help="With --target verl or openrlhf: the seed of all random draws.", show_default=False),
     ] = None,
 ) -> None:
-    """Print or write a spec as a Python module that needs only torch, or as what a trainer's configuration needs."""
+    """Compile a spec to a Python module that needs only torch, or to the files for a trainer's configuration."""
     if target is not None:
         _embed(file, target, output, force, dialect, set_, allowed_by(trust, allow_python), seed)
         return
     if seed is not None:
-        misuse("--seed goes with --target: a module is given its seed where it is called")
+        misuse("--seed needs --target: pass a module its seed in the call")
     source = loaded(file, set_, dialect).python
     if output is None:
         typer.echo(source, nl=False)
@@ -65,9 +66,9 @@ def _embed(
     from rewardspec.adapters.embedding import TARGETS, Occupied, embedded, write
 
     if target not in TARGETS:
-        misuse(f"--target is {', '.join(TARGETS)}, not {target!r}")
+        misuse(f"--target must be one of {', '.join(TARGETS)}, not {target!r}")
     if folder is None:
-        misuse("--target writes several files: name a folder with -o")
+        misuse("--target writes several files: give a folder with -o")
     try:
         spec, constants = loaded(file, settings, dialect), constants_of(settings)
         for path in write(embedded(spec, target, allowed, constants, seed), folder, force):
@@ -75,6 +76,6 @@ def _embed(
     except BindingError as error:
         misuse(str(error))
     except Occupied as error:
-        misuse(f"{error}: name another folder, or say --force")
+        misuse(f"{error}: use another folder, or add --force")
     except OSError as error:
         misuse(f"cannot write into {shown(folder)}: {error.strerror or error}")

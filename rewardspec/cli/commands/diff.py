@@ -18,12 +18,12 @@ from rewardspec.prove.diff_on_log import LogDifference, difference_on_log
 
 def command(
     before: Annotated[Path, typer.Argument(help="A spec file, `-` for standard input.", show_default=False)],
-    after: Annotated[Path, typer.Argument(help="Another one.", show_default=False)],
+    after: Annotated[Path, typer.Argument(help="The other spec file.", show_default=False)],
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes to compare.")] = "2,3",
     rollouts: Annotated[
         Path | None,
         typer.Option(
-            help="Compare on a rollout log (JSON lines or Parquet) in place of small groups.", show_default=False
+            help="Compare on a rollout log (JSON lines or Parquet) instead of small groups.", show_default=False
         ),
     ] = None,
     group_by: GroupBy = None,
@@ -31,9 +31,9 @@ def command(
     total_steps: TotalSteps = None,
     format: TableOrJson = "table",
 ) -> None:
-    """How two specs differ in meaning: what they say, and the advantages of small groups, or of a rollout log.
+    """Compare two specs: their keys, and the advantages that they compute for small groups or for a rollout log.
 
-    Exit status 1 if they do.
+    Exit status 1 if they differ.
     """
     one_of(format, "table", "json")
     check_stdin(before, after)

@@ -1,4 +1,4 @@
-"""`rewardspec explain`: what a spec comes down to, or what a finding means."""
+"""`rewardspec explain`: a spec's compiled expressions and graph, or the page of a finding."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from rewardspec.text.shown import shown
 def command(
     file: File,
     at: Annotated[
-        str, typer.Option(metavar="0,30,100%", help="Also show values and weights at these steps or shares of the run.")
+        str,
+        typer.Option(
+            metavar="0,30,100%", help="Also show values and weights at these steps, or percentages of the run."
+        ),
     ] = "",
     total_steps: TotalSteps = None,
     dialect: Dialect = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Show what a spec comes down to: its expressions, its graph, every value's level and domain.
+    """Show a spec as compiled: its expressions, its graph, the level and domain of every value.
 
-    In place of a file it takes the code of a finding, and explains that.
+    With the code of a finding instead of a file, show the page of that finding.
     """
     if file != STDIN and not file.exists() and _explain_finding(file):
         return
@@ -59,11 +62,11 @@ def command(
 
 
 def _explain_finding(file: Path) -> bool:
-    """Whether it is the code of a finding, which is explained. What could be the name of one ends the command."""
+    """Print the page of a finding; False if `file` is not a code. An unknown code ends the command."""
     text = page(file.name)
     if text is not None:
         say(f"{file.name}\n\n{text}")
     elif file.name == str(file) and not file.suffix:
         near = did_you_mean(file.name, codes(), "`rewardspec list findings` shows the codes that have a page")
-        misuse(f"there is no file and no page {file.name!r}: {near}")
+        misuse(f"no file and no page is named {file.name!r}: {near}")
     return text is not None

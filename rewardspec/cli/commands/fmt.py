@@ -1,4 +1,4 @@
-"""`rewardspec fmt`: specs laid out canonically."""
+"""`rewardspec fmt`: specs in canonical format."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def command(
     files: Files,
     is_check: Annotated[bool, typer.Option("--check", help="Change nothing; status 1 if a file would change.")] = False,
 ) -> None:
-    """Lay specs out canonically: indentation, space, needless parentheses. Comments stay.
+    """Format specs: indentation, space, redundant parentheses. Comments stay.
 
-    What is read from standard input is written to standard output.
+    Standard input is formatted to standard output.
     """
     changed, broken = [], False
     for path in expanded(files):
@@ -36,7 +36,7 @@ def command(
                 if not is_check:
                     path.write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
-            misuse(f"cannot lay out {name_of(path)}: {error.strerror or error}")
+            misuse(f"cannot format {name_of(path)}: {error.strerror or error}")
     for path in changed:
-        say(f"would lay out {name_of(path)}" if is_check else f"laid out {name_of(path)}")
+        say(f"would format {name_of(path)}" if is_check else f"formatted {name_of(path)}")
     raise typer.Exit(1 if broken or (changed and is_check) else 0)

@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Label trajectories with reward tokens: the stage 1 fine-tuning set of RC-GRPO.
 
-    The token goes into the first user message. Lines that cannot be labelled are reported and left out.
+    The token is added to the first user message. Lines that cannot be labelled are reported and skipped.
     """
     read = loaded(spec, set_)
     try:
@@ -50,9 +50,9 @@ def command(
     except ValueError as error:
         misuse(str(error))
     for number, reason in tally.bad:
-        say(f"{shown(trajectories)}:{number}: left out: {reason}", err=True)
-    left_out = f", {len(tally.bad)} line{'s' * (len(tally.bad) != 1)} left out" if tally.bad else ""
-    say(f"wrote {tally.labelled} trajectories to {shown(output)}{left_out}")
+        say(f"{shown(trajectories)}:{number}: skipped: {reason}", err=True)
+    skipped = f", {len(tally.bad)} line{'s' * (len(tally.bad) != 1)} skipped" if tally.bad else ""
+    say(f"wrote {tally.labelled} trajectories to {shown(output)}{skipped}")
     prior = tally.prior()
     assert read.condition is not None, "`label` refuses a spec without one"
     stated = read.condition.prior

@@ -1,4 +1,4 @@
-"""`rewardspec list`: what there is to use."""
+"""`rewardspec list`: the names that specs can use."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def command(
     ] = None,
     format: TableOrJson = "table",
 ) -> None:
-    """Show what there is to use, each with its source: schemes, functions, rewards, dialects, specs, findings."""
+    """List schemes, definitions, functions, rewards, dialects, specs and findings, each with its source."""
     one_of(format, "table", "json")
     entries = [*catalogue(), *(Entry("finding", code, (page(code) or "").split("\n")[0]) for code in codes())]
     kinds = list(dict.fromkeys(entry.kind for entry in entries))
     if kind is not None:
         entries = [entry for entry in entries if entry.kind == kind.lower().removesuffix("s")]
         if not entries:
-            misuse(f"there are {', '.join(k + 's' for k in kinds)}, but no {kind!r}")
+            misuse(f"unknown kind {kind!r}: the kinds are {', '.join(k + 's' for k in kinds)}")
     if format == "json":
         say_json([asdict(entry) for entry in entries])
         return
     out = console()
     for of in dict.fromkeys(entry.kind for entry in entries):
         rows = [(entry.name, entry.about) for entry in entries if entry.kind == of]
-        table(out, f"{of.capitalize()}s", ("name", "what it is, and from where"), rows)
+        table(out, f"{of.capitalize()}s", ("name", "description and source"), rows)

@@ -1,4 +1,4 @@
-"""`rewardspec new`: a spec that begins as a published one."""
+"""`rewardspec new`: a new spec, copied from a published one."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rewardspec.text.shown import shown
 def command(
     name: Annotated[str, typer.Argument(help="Name of the new spec; the file is NAME.yaml.", show_default=False)],
     like: Annotated[
-        str, typer.Option(help="A published spec to begin with, such as papo or gdpo/math.")
+        str, typer.Option(help="The published spec to copy, such as papo or gdpo/math.")
     ] = "gdpo/math_conditioned",
 ) -> None:
-    """Begin a spec from a published one."""
+    """Write a new spec that is a copy of a published one."""
     if not is_name(name):
-        misuse(f"{name!r} cannot be a name: letters, digits, `-`, `_` and `.`")
+        misuse(f"{name!r} is not a valid name: use letters, digits, `-`, `_` and `.`")
     path = Path(f"{name}.yaml")
     try:
         text = spec_like(name, like)
         with open(path, "x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        misuse(f"{shown(path)} exists")
+        misuse(f"{shown(path)} exists already")
     except ValueError as error:
         misuse(str(error))
     except OSError as error:

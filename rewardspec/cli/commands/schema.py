@@ -1,4 +1,4 @@
-"""`rewardspec schema`: what editors complete and check."""
+"""`rewardspec schema`: the JSON Schema of specs, for editors."""
 
 from __future__ import annotations
 

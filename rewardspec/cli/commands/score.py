@@ -1,4 +1,4 @@
-"""`rewardspec score`: completions in a file, scored by a spec's reward functions."""
+"""`rewardspec score`: the completions of a file, scored by a spec's reward functions."""
 
 from __future__ import annotations
 
@@ -41,28 +41,32 @@ def command(
         typer.Option("-o", "--output", help="Write the scored rows here, Parquet or JSON lines.", show_default=False),
     ],
     group_by: Annotated[
-        str | None, typer.Option(help="The column that tells the groups apart.", show_default=False)
+        str | None, typer.Option(help="The column that identifies the group.", show_default=False)
     ] = None,
     total_steps: TotalSteps = None,
-    prefix: Annotated[str, typer.Option(help="What the names of the columns that are added begin with.")] = PREFIX,
-    restart: Annotated[bool, typer.Option("--restart", help="Begin anew, whatever a run has left behind.")] = False,
+    prefix: Annotated[str, typer.Option(help="The prefix of the added columns.")] = PREFIX,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start again; discard the results of an interrupted run.")
+    ] = False,
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     key_host: Annotated[
         list[str],
-        typer.Option(metavar="http://HOST:PORT", help="A judge, not at OPENAI_BASE_URL, that gets OPENAI_API_KEY too."),
+        typer.Option(
+            metavar="http://HOST:PORT", help="Another judge, besides OPENAI_BASE_URL, that may receive OPENAI_API_KEY."
+        ),
     ] = [],  # noqa: B006
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Score completions with the spec's reward functions, and add rewards and advantages.
 
-    What is added is called `scored/NAME` and `scored/advantage`; rows keep all that they had. An interrupted run is
-    taken up where it stopped. Rows that cannot be scored are reported and kept aside.
+    Rows keep their columns and get `scored/NAME` and `scored/advantage`. An interrupted run resumes where it stopped.
+    Rows that cannot be scored are reported and written to a separate file.
     """
     read = loaded(spec, set_)
     allowed = allowed_by(trust, allow_python)
     if allowed:
-        sys.path.append(str(Path.cwd()))  # where functions of the user's are looked for, as `python -m` does
+        sys.path.append(str(Path.cwd()))  # import the user's functions from here, as `python -m` does
     _allow_key(key_host)
     try:
         with Progress(console=console(stderr=True), transient=True) as bar:
@@ -79,30 +83,30 @@ def command(
                 restart,
             )
     except KeyboardInterrupt:
-        say(f"stopped; the same command goes on with what is in {shown(output)}.partial", err=True)
+        say(f"interrupted; run the same command to resume from {shown(output)}.partial", err=True)
         raise typer.Exit(130) from None
     except OSError as error:
         misuse(f"cannot score {shown(rollouts)} into {shown(output)}: {error.strerror or error}")
     except NotAllowed as error:
         options = " ".join(f"--allow-python {module}" for module in error.modules)
-        misuse(f"{error.fact}: if you trust it, say {options}, or --trust for all that the spec names")
+        misuse(f"{error.fact}: if you trust it, add {options}, or --trust for every function of the spec")
     except (BadLog, BadPath, ScoringError, ModuleNotFoundError) as error:
         misuse(str(error))
     _show(summary, rollouts, output)
 
 
 def _show(summary: Summary, rollouts: Path, output: Path) -> None:
-    """What came of the rows; without a row that could be scored the command ends with status 1."""
+    """Print the summary of a run; if no row was scored, end the command with status 1."""
     for number, reason in summary.bad[:20]:
-        say(f"{shown(rollouts)}:{number}: left out: {reason}", err=True)
+        say(f"{shown(rollouts)}:{number}: skipped: {reason}", err=True)
     if summary.bad:
-        say(f"{len(summary.bad)} rows left out, kept in {shown(summary.aside)}", err=True)
+        say(f"{len(summary.bad)} rows skipped, written to {shown(summary.aside)}", err=True)
     if summary.resumed:
-        say(f"took up {summary.resumed} rows of an earlier run", err=True)
+        say(f"resumed: {summary.resumed} rows of an earlier run are kept", err=True)
     if summary.changed:
-        say(f"{summary.changed} rows of an earlier run are others now, and were scored again", err=True)
+        say(f"{summary.changed} rows changed since an earlier run and were scored again", err=True)
     if not summary.scored:
-        say(f"no row could be scored, and nothing was written to {shown(output)}", err=True)
+        say(f"no row could be scored; nothing was written to {shown(output)}", err=True)
         raise typer.Exit(1)
     say(f"wrote {summary.scored} rollouts in {summary.groups} groups to {shown(output)}")
     rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]

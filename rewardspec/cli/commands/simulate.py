@@ -1,4 +1,4 @@
-"""`rewardspec simulate`: how much signal survives a spec, in groups that are counted, or in a log."""
+"""`rewardspec simulate`: how much signal survives a spec, in enumerated groups or in a rollout log."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ def command(
     format: TableOrJson = "table",
     scheme: Annotated[
         list[str],
-        typer.Option("--advantage", help="Simulation under this scheme in place of the spec's own; can be repeated."),
+        typer.Option("--advantage", help="Simulate under this scheme instead of the spec's; can be repeated."),
     ] = [],  # noqa: B006
     rates: Rates = "",
     sweep: Annotated[
-        bool, typer.Option(help="Also the share without signal as all success rates go from 0 to 1.")
+        bool, typer.Option(help="Also show the share without signal for success rates from 0 to 1.")
     ] = False,
     rollouts: Annotated[
-        Path | None, typer.Option(help="A rollout log (JSON lines or Parquet) to run the specs on.", show_default=False)
+        Path | None, typer.Option(help="Run the specs on this rollout log (JSON lines or Parquet).", show_default=False)
     ] = None,
     group_by: GroupBy = None,
     prefix: Prefix = PREFIX,
-    plot: Annotated[Path | None, typer.Option(help="Draw the counts and the signal here.", show_default=False)] = None,
-    step: Annotated[int, typer.Option(help="The training step that schedules are read at.", min=0)] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a plot of the counts and the signal to this file.", show_default=False)
+    ] = None,
+    step: Annotated[int, typer.Option(help="The training step at which schedules are evaluated.", min=0)] = 0,
     total_steps: Annotated[int, typer.Option(help="The length of training.", min=1)] = 1,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """How much signal survives a spec: groups that can be told apart, and what a policy's groups are left with."""
+    """Show how much signal survives a spec: the groups that advantages distinguish, and the share of dead groups."""
     one_of(format, "table", "json")
     sizes = sizes_of(group_sizes)
     given = {
@@ -85,7 +87,7 @@ def command(
 
 
 def _under(spec: Spec, schemes: list[str]) -> Labelled:
-    """The spec as it is, or once under each of the schemes."""
+    """The spec itself, or the spec under each of the schemes."""
     if not schemes:
         return [(spec.name, spec)]
     found = []
@@ -99,7 +101,7 @@ def _under(spec: Spec, schemes: list[str]) -> Labelled:
 
 
 def _counted(specs: Labelled, sizes: list[int], rates: str, given: Moment, is_shown: bool) -> list[Simulation]:
-    """A count for every spec and size, up to an interrupt; progress goes to a terminal."""
+    """A count for every spec and size, until interrupted; progress is shown on a terminal."""
     rows: list[Simulation] = []
     try:
         wanted = read_rates(rates) if rates else {}
@@ -134,7 +136,7 @@ def _plot(path: Path, specs: Labelled, rows: list[Simulation], given: Moment) ->
     try:
         draw(path, specs, rows, given)
     except ModuleNotFoundError:
-        misuse("drawing needs matplotlib: pip install 'rewardspec[plots]'")
+        misuse("--plot needs matplotlib: pip install 'rewardspec[plots]'")
     except (OSError, ValueError) as error:
         misuse(f"cannot draw {shown(path)}: {error}")
     say(f"wrote {shown(path)}", err=True)

@@ -1,4 +1,4 @@
-"""`rewardspec verify`: guarantees proved, or the smallest group that breaks one."""
+"""`rewardspec verify`: proofs of guarantees, or the smallest group that breaks one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     files: Files,
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2..8",
     solve: Annotated[
-        str, typer.Option(metavar="weight:NAME", help="Find the weights for which all guarantees hold.")
+        str, typer.Option(metavar="weight:NAME", help="Find the weights at which no guarantee is broken.")
     ] = "",
     format: TableOrJson = "table",
     dialect: Dialect = None,
@@ -37,7 +37,7 @@ def command(
         _solve([spec for _, spec in specs], solve, sizes, format)
         return
     if not any(spec.program.guarantees for _, spec in specs):
-        misuse("no spec here has `guarantees:`; `rewardspec list` shows ready-made ones")
+        misuse("no spec has `guarantees:`; `rewardspec list definitions` shows ready-made ones")
     found = _verified(specs, sizes, format == "table" and sys.stderr.isatty())
     if format == "json":
         rows = [
@@ -59,7 +59,7 @@ def command(
 def _verified(
     specs: list[tuple[Path, Spec]], sizes: list[int], is_watched: bool
 ) -> list[tuple[Path, Spec, list[Verdict]]]:
-    """The verdicts on every spec, up to an interrupt; progress goes to a terminal."""
+    """The verdicts on every spec, until interrupted; progress is shown on a terminal."""
     found = []
     for path, spec in specs:
 
@@ -75,18 +75,18 @@ def _verified(
 
 
 def _solve(specs: list[Spec], what: str, sizes: list[int], format: str) -> None:
-    """The safe weights of a component; exit status 1 where a spec has none."""
+    """Print the safe weights of a component; exit status 1 if a spec has none."""
     from rewardspec.prove.solve import solve_weight
 
     kind, _, name = what.partition(":")
     if kind != "weight" or not name:
-        misuse(f"--solve takes weight:NAME, not {what!r}")
+        misuse(f"--solve needs weight:NAME, not {what!r}")
     watched = format == "table" and sys.stderr.isatty()
     found = []
     try:
         for spec in specs:
             if not spec.program.guarantees:
-                misuse(f"{spec.name} has no `guarantees:` that could limit a weight")
+                misuse(f"{spec.name} has no `guarantees:` to limit a weight")
 
             def show(weight: Fraction, label: str = spec.name) -> None:
                 say_over(f"{shown(label)}: {shown(name)} {float(weight):.9g} ")

@@ -1,1 +1,1 @@
-"""How commands print: lines, tables, SARIF, annotations of GitHub; and the tables of one command each."""
+"""Printing: lines, tables, SARIF, GitHub annotations, and the tables of each command."""

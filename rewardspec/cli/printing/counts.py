@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_counts(rows: list[Simulation], rates: str) -> None:
-    """How many groups there are and can be told apart, and what signal they have. rates: what `--p` says."""
+    """Print the numbers of reward groups and advantage groups, and their signal. rates: the value of `--p`."""
     out = console()
     heads = ["spec", "group size", "reward groups", "advantage groups", "kept apart", "count"]
     heads += ["groups without signal", "rollouts without", "spread"]
@@ -39,14 +39,14 @@ def show_counts(rows: list[Simulation], rates: str) -> None:
         lines = [(spec, size, _shares(shares)) for spec, size, shares in parts]
         table(out, "Share of the advantage's variance", ("spec", "group size", "components"), lines)
     if any(row.interrupted for row in rows):
-        say("broken off: what was known by then")
+        say("interrupted: these are the results so far")
     elif not all(row.exact for row in rows):
-        say("at least: not every case was tried, or not every value is exact (of an interval only some are looked at)")
-    say(f"signal: under {rates or 'every value as often as any other'}; the step over the batch is left out")
+        say("at least: some cases were not tried, or some values are not exact (an interval is sampled)")
+    say(f"signal: at {rates or 'equal rates for all values'}, without the batch's normalisation")
 
 
 def show_sweep(curves: dict[str, list[tuple[float, Simulation]]], size: int) -> None:
-    """The shares without signal, by success rate; nothing where there are no curves."""
+    """Print the shares without signal by success rate; nothing if there are no curves."""
     if not curves:
         return
     rates = [f"{p:.0%}" for p, _ in next(iter(curves.values()))]
@@ -59,7 +59,7 @@ def show_sweep(curves: dict[str, list[tuple[float, Simulation]]], size: int) -> 
 
 
 def show_replays(found: list[tuple[str, Replay]]) -> None:
-    """A line for each spec that was run on a log."""
+    """Print a line for each spec that was run on a log."""
     heads = ("spec", "rollouts", "groups", "steps", "groups without signal", "rollouts without", "spread", "variance")
     rows = [
         (

@@ -11,13 +11,13 @@ from rewardspec.prove.diff_on_log import LogDifference
 
 
 def show_difference(found: Difference | LogDifference) -> None:
-    """What the specs say, the groups whose advantages change, and one of them."""
+    """Print the changes in the text, the groups whose advantages change, and an example."""
     if found.is_none:
-        say("the same in all that was compared")
+        say("no difference found")
         return
     if found.changes:
         rows = [(c.what, c.before or "-", c.after or "-") for c in found.changes]
-        table(console(), "What they say", ("", "before", "after"), rows)
+        table(console(), "Changes in the spec", ("", "before", "after"), rows)
     if isinstance(found, LogDifference):
         _show_log(found)
     else:
@@ -33,7 +33,7 @@ def _show_log(found: LogDifference) -> None:
         ("signal lost", "", f"{logged.died:,}"),
         ("signal found", "", f"{logged.revived:,}"),
     ]
-    table(console(), f"Advantages, on average {logged.moved:.3g} apart", ("", "rollouts", "groups"), rows)
+    table(console(), f"Advantages: mean difference {logged.moved:.3g}", ("", "rollouts", "groups"), rows)
     if logged.example:
         _show_example("The group that changes most", logged.example)
 
@@ -42,7 +42,7 @@ def _show_groups(found: Difference) -> None:
     heads = ("group size", "groups", "advantages change", "a sign flips", "signal lost", "signal found")
     rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
     moments = f", at any of {found.moments} moments" if found.moments > 1 else ""
-    table(console(), f"Advantages, less the step over the batch{moments}", heads, rows)
+    table(console(), f"Advantages, without the batch's normalisation{moments}", heads, rows)
     first = next((s for s in found.sizes if s.example), None)
     if first is not None:
         moment = ", ".join(f"{name} {cell(value)}" for name, value in first.moment.items())

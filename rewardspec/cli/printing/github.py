@@ -1,4 +1,4 @@
-"""Diagnostics as the annotations of GitHub Actions."""
+"""Diagnostics as annotations of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rewardspec.text.shown import inert, shown
 
 
 def github(diagnostic: Diagnostic) -> str:
-    """A workflow command that annotates the line."""
+    """The workflow command that annotates the line of a diagnostic."""
     found: dict[str, Any] = diagnostic.to_json()
     place = f"file={_property(found['file'])},line={found['line']},col={found['column']}"
     text = diagnostic.message + (f" ({diagnostic.help})" if diagnostic.help else "")

@@ -1,4 +1,4 @@
-"""Lines and JSON, whatever text of others is in them."""
+"""Lines and JSON, safe to print with untrusted text in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewardspec.text.shown import inert_json, printed
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print lines of ours, whatever of others is in them."""
+    """Print lines; untrusted text in them is made harmless."""
     typer.echo(printed(text), err=err)
 
 
@@ -28,12 +28,12 @@ def misuse(message: str) -> NoReturn:
 
 
 def say_over(text: str) -> None:
-    """Show progress on stderr, in place of what was shown before; an empty text clears the line."""
+    """Replace the progress line on stderr; an empty text clears it."""
     typer.echo(f"\r\033[K{text}", nl=False, err=True)
 
 
 def cell(value: object) -> str:
-    """A value of a table: floats to six digits, `-` where there is none."""
+    """The text of a value in a table: floats to six digits, `-` for None."""
     return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

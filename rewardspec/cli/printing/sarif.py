@@ -15,9 +15,9 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(diagnostics: Sequence[Diagnostic], page: Callable[[str], str | None]) -> _Json:
-    """One run of results, each with its rule and places. Files are relative to the working directory.
+    """A SARIF log with one run: the rules and the results. File names are relative to the working directory.
 
-    page: the text that explains a code, if there is one.
+    page: the page of a code, None if it has none.
     """
     codes = sorted({d.code for d in diagnostics})
     return {
@@ -40,7 +40,7 @@ def sarif(diagnostics: Sequence[Diagnostic], page: Callable[[str], str | None]) 
 
 
 def _rule(code: str, text: str | None) -> _Json:
-    """What a code means: the page that `rewardspec explain` shows, which is Markdown, or the words of the code."""
+    """The rule of a code: its page (Markdown, as `rewardspec explain` prints it), or the code in words."""
     if text is None:
         return {"id": code, "shortDescription": {"text": code.replace("-", " ")}}
     short, what, *_ = text.split("\n\n")
@@ -81,7 +81,7 @@ def _location(place: _Json) -> _Json:
 
 
 def _uri(file: str) -> str:
-    """A file as a URI, relative to the working directory where it lies under it."""
+    """A file as a URI, relative to the working directory if it is inside."""
     path = Path(file)
     if not path.is_absolute() and ".." not in path.parts:
         return quote(path.as_posix())

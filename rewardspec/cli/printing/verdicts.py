@@ -15,7 +15,7 @@ from rewardspec.spec import Spec
 
 
 def show_verdicts(found: list[tuple[Spec, list[Verdict]]]) -> None:
-    """A line for each guarantee, then the groups that break one."""
+    """Print a line for each guarantee, then the groups that break one."""
     out = console()
     rows = [
         (spec.name, v.name, v.status, ranges(v.sizes), f"{v.groups:,}", v.reason)
@@ -50,9 +50,9 @@ def _show_counterexample(out: Console, spec: Spec, guarantee: str, group: Counte
 
 
 def safe_weights(solution: Solution) -> str:
-    """The weights for which all guarantees hold, and what breaks beyond them."""
+    """The weights at which no guarantee is broken, and the guarantees that break beyond them, in one line."""
     if solution.is_none:
-        return f"no weight is safe: {_broken(solution.at_zero)} at 0, and at every other that was tried"
+        return f"no weight is safe: {_broken(solution.at_zero)} at 0 and at every other weight that was tried"
     parts = []
     for first, last in solution.intervals:
         low = f"from {first.weight:.7g}" if first.safe else f"above {first.weight:.7g}"
@@ -64,7 +64,9 @@ def safe_weights(solution: Solution) -> str:
             high = f"up to {last.weight:.7g}" if last.safe else f"below {last.weight:.7g}"
             parts.append(f"{low} {high} ({_broken(last.broken)} {'beyond' if last.safe else 'from'} it)")
     return (
-        "safe " + "; and ".join(parts) + ("" if solution.proved else "; no group was found that breaks one, not proved")
+        "safe "
+        + "; and ".join(parts)
+        + ("" if solution.proved else "; not proved: no group was found that breaks a guarantee")
     )
 
 
