@@ -1,7 +1,7 @@
 """`by=` a value that hardly ever repeats.
 
-`by=` divides a group into subsets of equal values. If the value is measured on a scale, nearly every rollout is a
-subset of its own. A subset of one rollout has no spread, and its rollout does not differ from the mean.
+`by=` divides a group into subsets of equal values. If the value is measured on a scale, nearly every rollout is
+alone in its subset. A subset of one rollout has no spread, and its rollout does not differ from the mean.
 
 Two uses are not warned about: votes (`count(x, by=x)`), and values with names such as problem, role or answer, which
 several rollouts share.
