@@ -57,10 +57,15 @@ class Evaluation:
             self.memo[place] = self.evaluate(node, i)
         return self.memo[place]
 
-    def holds(self, node, i):
-        """Whether a condition holds: a missing one does not."""
+    def holds(self, node, i, wanted=True):
+        """Whether a condition holds, or its `not` does (wanted=False): of a missing one, neither."""
+        if node.op == "not":
+            return self.holds(node.args[0], i, not wanted)
+        if node.op in ("and", "or"):
+            parts = (self.holds(a, i, wanted) for a in node.args)  # from the left, as far as is needed
+            return all(parts) if (node.op == "and") is wanted else any(parts)
         value = self.at(node, i)
-        return value is not MISSING and value.value == 1
+        return value is not MISSING and (value.value == 1) is wanted
 
     def truth(self, flag):
         return self.arithmetic.leaf(Fraction(int(flag)))
@@ -80,7 +85,7 @@ class Evaluation:
         if op == "if":
             return self.at(args[1] if self.holds(args[0], i) else args[2], i)
         if op in ("and", "or"):
-            return self.connective(op, args, i)
+            return self.connective(node, i)
         if op == "coalesce":
             return next((v for a in args if (v := self.at(a, i)) is not MISSING), MISSING)
         if op == "present":
@@ -118,16 +123,11 @@ class Evaluation:
         names = {"+": do.add, "-": do.sub, "*": do.mul, "/": do.div, "**": do.power, "neg": do.neg}
         return names[op](*values)
 
-    def connective(self, op, args, i):
-        """As in Python, from the left; what is missing decides nothing."""
-        missing = False
-        for a in args:
-            value = self.at(a, i)
-            if value is MISSING:
-                missing = True
-            elif (value.value == 1) == (op == "or"):
-                return value
-        return MISSING if missing else self.truth(op == "and")
+    def connective(self, node, i):
+        """1 where it holds, 0 where its `not` does."""
+        if self.holds(node, i):
+            return self.truth(True)
+        return self.truth(False) if self.holds(node, i, wanted=False) else MISSING
 
     def given(self, name, i):
         group = self.batch.group_of[i]
