@@ -5,28 +5,20 @@ Each takes a spec, as `load` and `loads` return it, or the path of a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
+import rewardspec  # its names are imported when type hints are asked for: `check` stays fast
 from rewardspec.language.files import read_file
 from rewardspec.lint import Run, codes, findings
 from rewardspec.spec import Spec, compile, is_text, load, loads
 from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, did_you_mean, shorten
 from rewardspec.text.source import Source
-
-if TYPE_CHECKING:  # keeps `check` fast to import: the others import what they need when called
-    from rewardspec.prove.diff import Difference
-    from rewardspec.prove.diff_on_log import LogDifference
-    from rewardspec.prove.replay import Replay
-    from rewardspec.prove.simulate import Simulation
-    from rewardspec.prove.verify import Verdict
-    from rewardspec.scoring.permission import Allowed
-    from rewardspec.scoring.score import Summary
 
 __all__ = ["check", "compile", "diff", "load", "loads", "score", "simulate", "verify"]
 
@@ -104,7 +96,7 @@ def verify(
     *,
     seed: int = 0,
     progress: Callable[[int, int, int], None] | None = None,
-) -> list[Verdict]:
+) -> list[rewardspec.Verdict]:
     """A verdict on each guarantee of a spec: proved for every group of these sizes, or refuted by one.
 
     [verdict.status for verdict in rewardspec.verify("specs/rc_grpo/rc_grpo.yaml", range(2, 5))]
@@ -128,7 +120,7 @@ def simulate(
     total_steps: int | None = ...,
     seed: int = ...,
     progress: Callable[[int], None] | None = ...,
-) -> list[Simulation]: ...
+) -> list[rewardspec.Simulation]: ...
 
 
 @overload
@@ -139,7 +131,7 @@ def simulate(
     group_by: str | None = ...,
     prefix: str = ...,
     total_steps: int | None = ...,
-) -> Replay: ...
+) -> rewardspec.Replay: ...
 
 
 def simulate(
@@ -154,7 +146,7 @@ def simulate(
     rollouts: str | PathLike[str] | None = None,
     group_by: str | None = None,
     prefix: str | None = None,
-) -> list[Simulation] | Replay:
+) -> list[rewardspec.Simulation] | rewardspec.Replay:
     """The signal that survives a spec: in all groups of these sizes (default 2, 4 and 8), or in a log of rollouts.
 
     rewardspec.simulate("specs/gdpo/math.yaml", 4, rates={"correct": 0.3})[0].signal.groups_without_signal
@@ -186,7 +178,7 @@ def simulate(
 
 
 @overload
-def diff(before: Given, after: Given, group_sizes: int | Iterable[int] = ...) -> Difference: ...
+def diff(before: Given, after: Given, group_sizes: int | Iterable[int] = ...) -> rewardspec.Difference: ...
 
 
 @overload
@@ -198,7 +190,7 @@ def diff(
     group_by: str | None = ...,
     prefix: str = ...,
     total_steps: int | None = ...,
-) -> LogDifference: ...
+) -> rewardspec.LogDifference: ...
 
 
 def diff(
@@ -210,7 +202,7 @@ def diff(
     group_by: str | None = None,
     prefix: str | None = None,
     total_steps: int | None = None,
-) -> Difference | LogDifference:
+) -> rewardspec.Difference | rewardspec.LogDifference:
     """The difference of two specs: in their keys, and in the advantages of groups (default sizes 2 and 3) or of a log.
 
     rewardspec.diff("before.yaml", "after.yaml").is_none
@@ -237,11 +229,11 @@ def score(
     *,
     group_by: str | None = None,
     total_steps: int | None = None,
-    allow_python: Allowed = False,
+    allow_python: bool | str | Collection[str] = False,
     prefix: str | None = None,
     restart: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Summary:
+) -> rewardspec.Summary:
     """Score the completions of a file, write them with rewards and advantages, and return a summary.
 
     rewardspec.score("spec.yaml", "rollouts.jsonl", "scored.parquet").mean
@@ -266,8 +258,8 @@ def _spec(given: Given) -> Spec:
 
 
 def _sizes(given: int | Iterable[int]) -> list[int]:
-    sizes = [given] if isinstance(given, int) else [*given]
-    if not sizes or not all(isinstance(size, int) and 1 <= size <= MOST_ROLLOUTS for size in sizes):
+    sizes = [*given] if isinstance(given, Iterable) else [given]
+    if not sizes or not all(type(size) is int and 1 <= size <= MOST_ROLLOUTS for size in sizes):
         raise ValueError(f"group_sizes must be integers from 1 to {MOST_ROLLOUTS}, such as [2, 4, 8], not {given!r}")
     return sizes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike
+from os import PathLike, fspath
 
 from rewardspec.syntax.yaml import LARGEST_FILE
 from rewardspec.text.diagnostics import Report
@@ -13,7 +13,7 @@ MOST_BYTES = LARGEST_FILE * 4
 
 def read_file(path: str | PathLike[str]) -> tuple[Source | None, Report]:
     """The text of a file; None if it is too large or not UTF-8."""
-    with open(path, "rb") as file:
+    with open(fspath(path), "rb") as file:  # a number would be an open file, and 0 the standard input
         return read_bytes(file.read(MOST_BYTES + 1), str(path))
 
 

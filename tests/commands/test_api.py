@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -81,11 +82,24 @@ def test_check_takes_texts_and_specs_and_never_raises_for_a_bad_one():
         ({"rates": {"corect": 0.5}, "group_sizes": 4}, "did you mean `correct`"),
         ({"group_sizes": 0}, "from 1 to 64"),
         ({"group_sizes": [2.5]}, "must be integers"),
+        ({"group_sizes": True}, "must be integers"),
+        ({"group_sizes": None}, "must be integers"),
     ],
 )
 def test_wrong_options_are_value_errors_with_a_way_out(options, said):
     with pytest.raises(ValueError, match=said):
         rewardspec.check(MATH, **options)
+
+
+def test_a_number_is_no_path():
+    with pytest.raises(TypeError, match="PathLike"):
+        rewardspec.load(0)
+
+
+@pytest.mark.parametrize("name", ["check", "compile", "diff", "load", "loads", "score", "simulate", "verify"])
+def test_type_hints_can_be_asked_for(name):
+    hints = typing.get_type_hints(getattr(rewardspec, name))
+    assert "return" in hints
 
 
 def test_constants_go_with_what_is_read():
