@@ -12,7 +12,7 @@ from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.html import html_table
@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # `spec` imports this file; only compiled modules import torc
 
     from rewardspec.spec import Spec
 
-    Values = Tensor | np.ndarray[Any, Any] | Sequence[object]
-    Groups = int | Tensor | np.ndarray[Any, Any] | Sequence[Hashable]
+    Values: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[object]
+    Groups: TypeAlias = int | Tensor | np.ndarray[Any, Any] | Sequence[Hashable]
 
 FIRST = 8  # rollouts that a result shows
 
