@@ -107,7 +107,7 @@ def verify(
     """
     from rewardspec.prove.verify import verify
 
-    return verify(_spec(spec), _sizes(group_sizes), progress, seed)
+    return verify(_spec(spec), _sizes(group_sizes), progress, _whole("seed", seed, 0, 0))
 
 
 @overload
@@ -172,7 +172,11 @@ def simulate(
     _only("group_sizes", group_by=group_by, prefix=prefix)
     stated = _rates(rates or {})
     policy(read.program, stated)  # raises for wrong rates before anything is counted
-    moment = {"step": step or 0, "total_steps": total_steps or 1, "seed": seed or 0}
+    moment = {
+        "step": _whole("step", step, 0, 0),
+        "total_steps": _whole("total_steps", total_steps, 1, 1),
+        "seed": _whole("seed", seed, 0, 0),
+    }
     sizes = _sizes((2, 4, 8) if group_sizes is None else group_sizes)
     return [simulate(read, size, rates=stated, progress=progress, **moment) for size in sizes]
 
@@ -264,10 +268,22 @@ def _sizes(given: int | Iterable[int]) -> list[int]:
     return sizes
 
 
+def _whole(name: str, given: int | None, least: int, default: int) -> int:
+    if given is None:
+        return default
+    if type(given) is not int or given < least:
+        raise ValueError(f"{name} must be an integer from {least}, not {shorten(repr(given))}")
+    return given
+
+
 def _rates(given: Mapping[str, Rate]) -> dict[str, Fraction]:
     """Rates as exact fractions of their decimal text: 0.3 is 3/10."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"rates must map names to numbers, such as {{'correct': 0.3}}, not {shorten(repr(given))}")
     rates = {}
     for name, rate in given.items():
+        if isinstance(rate, bool) or not isinstance(rate, int | float | Fraction):
+            raise ValueError(f"rates must be numbers; the rate of {shorten(str(name))!r} is {shorten(repr(rate))}")
         if not 0 <= rate <= 1:
             raise ValueError(f"rates must be from 0 to 1; the rate of {shorten(name)!r} is {rate}")
         rates[name] = rate if isinstance(rate, Fraction) else Fraction(str(rate))

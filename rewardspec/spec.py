@@ -316,8 +316,10 @@ def loads(
 
     constants: values for names of `define:`, which replace those of the spec.
     advantage: an expression that replaces the spec's advantage: the same rewards under another scheme.
-    Raises SpecError with all errors.
+    Raises SpecError with all errors, TypeError for a text that is no str.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a str, not {type(text).__name__}")
     spec, report = check(Source(name, text), {key: _written(value) for key, value in constants.items()}, advantage)
     if spec is None:
         raise SpecError(report.sorted())

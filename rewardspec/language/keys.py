@@ -102,7 +102,8 @@ class Key:
 _TEXT, _FORMULA, _A_NAME = One(), One(_EXPRESSION), One({"type": ["string"], "pattern": r"\S"})
 _FORMULAS = Named(_FORMULA, {"type": ["object", "null"]})
 _SHARE: Schema = {**_NUMBER, "minimum": 0, "maximum": 1}
-_REASONS = Named(Reason({"type": ["string"], "pattern": r"\S", "description": "the reason for allowing it"}))
+_A_REASON = Reason({"type": ["string"], "pattern": r"\S", "description": "the reason for allowing it"})
+_REASONS = Named(_A_REASON, {"type": ["object", "null"]})
 
 _MEASURED = {
     "about": Key(_TEXT, "a description"),

@@ -84,6 +84,8 @@ def test_check_takes_texts_and_specs_and_never_raises_for_a_bad_one():
         ({"group_sizes": [2.5]}, "must be integers"),
         ({"group_sizes": True}, "must be integers"),
         ({"group_sizes": None}, "must be integers"),
+        ({"group_sizes": 4, "rates": 5}, "rates must map names to numbers"),
+        ({"group_sizes": 4, "rates": {"correct": "0.5"}}, "rates must be numbers"),
     ],
 )
 def test_wrong_options_are_value_errors_with_a_way_out(options, said):
@@ -91,9 +93,28 @@ def test_wrong_options_are_value_errors_with_a_way_out(options, said):
         rewardspec.check(MATH, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"seed": "a"}, "seed must be an integer from 0"),
+        ({"step": -1}, "step must be an integer from 0"),
+        ({"total_steps": 0}, "total_steps must be an integer from 1"),
+    ],
+)
+def test_a_moment_is_whole(options, said):
+    with pytest.raises(ValueError, match=said):
+        rewardspec.simulate(MATH, 2, **options)
+
+
 def test_a_number_is_no_path():
     with pytest.raises(TypeError, match="PathLike"):
         rewardspec.load(0)
+
+
+@pytest.mark.parametrize("text", [None, b"rewardspec: 1\n", 5])
+def test_a_text_is_a_str(text):
+    with pytest.raises(TypeError, match="text must be a str"):
+        rewardspec.loads(text)
 
 
 @pytest.mark.parametrize("name", ["check", "compile", "diff", "load", "loads", "score", "simulate", "verify"])

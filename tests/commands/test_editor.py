@@ -195,7 +195,7 @@ EXAMPLES = sorted((SPECS.parent / "examples").rglob("*.yaml"))
 def plain(node):
     """A document as text alone, as the checker has it."""
     if isinstance(node, Scalar):
-        return node.text
+        return node.text if node.text or node.style is not None else None  # nothing at all is null in YAML
     if isinstance(node, Mapping):
         return {key.text: plain(value) for key, value in node.items}
     return [plain(item) for item in node.items]
