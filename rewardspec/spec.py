@@ -15,6 +15,7 @@ from typing import TypedDict, Unpack
 
 from rewardspec._version import __version__
 from rewardspec.function import AdvantageFunction
+from rewardspec.ir.needs import Need, needs_below
 from rewardspec.ir.node import canonical, walk
 from rewardspec.ir.stack import deep_stack
 from rewardspec.language.declarations import Column, Component, Declarations, Use
@@ -127,6 +128,21 @@ class Spec:
         """The columns that the compiled function reads."""
         used = {node.attributes[0] for node in walk(self.program.results) if node.op == "column"}
         return tuple(name for name in self.program.columns if name in used)
+
+    @cached_property
+    def needs(self) -> frozenset[Need]:
+        """What the compiled function asks of a trainer, beside columns of its own.
+
+        rewardspec.load("specs/gdpo/math.yaml").needs  # frozenset({"group", "batch", "tokens"})
+
+        `group`: the rollouts of a group together. `batch`: all rollouts of the batch together. `step`, `total_steps`:
+        the arguments of a call; `refill` needs `step`. `progress`: the spec reads it, and the set has `step` and
+        `total_steps` too. `tokens`: the column `tokens`, unless a reward function of the spec fills it. Without `batch`
+        a spec can be computed one group at a time. What simplification removes from a spec asks for nothing.
+        """
+        program = self.program
+        found = needs_below([*program.results, *([] if program.total is None else [program.total])])
+        return found - {"tokens"} if "tokens" in self.declarations.uses else found
 
     @property
     def components(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rewardspec.ir.graph import Graph
+from rewardspec.ir.needs import needs_of
 from rewardspec.ir.node import Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
 from rewardspec.ops.domain import Level
@@ -52,9 +53,7 @@ def normalisation(graph: Graph, advantage: Node) -> str:
 
 def over_batch(node: Node) -> bool:
     """Whether a node reads other groups."""
-    if node.op in REDUCTIONS:
-        return node.attributes[0] is Level.BATCH
-    return node.op == "copies" or (node.op == "given" and node.attributes[0] == "batch_size")
+    return "batch" in needs_of(node)
 
 
 def _is_of_batch(found: ZScore) -> bool:

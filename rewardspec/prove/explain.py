@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rewardspec.ir.needs import NEEDS
 from rewardspec.ir.node import Node, walk
 from rewardspec.language.declarations import Definition
 from rewardspec.language.prelude import prelude
@@ -22,6 +23,7 @@ class Explanation:
     components: (name, expression, weight).
     definitions: (name, expression) of everything that the advantage uses, in order of use.
     values: (number, name, operation, level, domain) of every node.
+    needs: what the spec asks of a trainer, as `Spec.needs`, in a fixed order.
     """
 
     columns: list[tuple[str, str, str, str, str]]
@@ -29,6 +31,24 @@ class Explanation:
     definitions: list[tuple[str, str]]
     values: list[tuple[str, str, str, str, str]]
     guarantees: list[tuple[str, str]]
+    needs: list[str]
+
+    def to_json(self) -> dict[str, object]:
+        """Each table as a list of rows by the names of their columns; `needs` as a list of names."""
+        rows: dict[str, object] = {"needs": self.needs}
+        for table, heads in HEADS.items():
+            keys = [head.replace(" ", "_") for head in heads]
+            rows[table] = [dict(zip(keys, row, strict=True)) for row in getattr(self, table)]
+        return rows
+
+
+HEADS = {  # names of columns, by table
+    "columns": ("name", "level", "domain", "missing", "measured by"),
+    "components": ("name", "value", "weight"),
+    "definitions": ("name", "meaning"),
+    "guarantees": ("name", "must hold"),
+    "values": ("number", "name", "operation", "level", "domain"),
+}
 
 
 def explain(spec: Spec) -> Explanation:
@@ -56,9 +76,9 @@ def explain(spec: Spec) -> Explanation:
         definitions.insert(0, ("outcome", format_expr(declared.outcome)))
     stated = (declared.advantage, declared.keep, declared.outcome)
     definitions += _used(spec, [e for e in stated if e is not None])
-    return Explanation(
-        columns, components, definitions, _values(spec), [(n, format_expr(e)) for n, e in declared.guarantees.items()]
-    )
+    guarantees = [(name, format_expr(e)) for name, e in declared.guarantees.items()]
+    needs: list[str] = [name for name in NEEDS if name in spec.needs]
+    return Explanation(columns, components, definitions, _values(spec), guarantees, needs)
 
 
 def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rewardspec.groups.batch import without_batch
-from rewardspec.ir.graph import walk
 from rewardspec.spec import Spec, compile
 
 
@@ -30,8 +29,7 @@ def undecided(spec: Spec) -> list[str]:
 
 def looks_at_moment(spec: Spec) -> bool:
     """Whether advantages depend on `step`, `total_steps` or `progress`."""
-    moments = ("step", "total_steps", "progress")
-    return any(node.op == "given" and node.attributes[0] in moments for node in walk(spec.program.results))
+    return not spec.needs.isdisjoint(("step", "total_steps"))
 
 
 @dataclass(frozen=True)

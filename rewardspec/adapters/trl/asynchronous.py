@@ -17,12 +17,10 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards, read_spec
+from rewardspec.adapters.common.by_group import beyond_a_group
 from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.adapters.trl.adapter import own_functions
 from rewardspec.adapters.trl.checks import no_reward
-from rewardspec.ir.graph import walk
-from rewardspec.ops.domain import Level
-from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec, compile
 
@@ -73,19 +71,7 @@ class RewardSpecAsyncGRPOTrainer(AsyncGRPOTrainer):
 
 def check_by_group(spec: Spec) -> None:
     """Raise BindingError, with a line for each reason, if a spec cannot be computed on a single group."""
-    problems = []
-    nodes = walk(spec.program.results)
-    if spec.program.copies is not None:
-        problems.append(f"{spec.name} has `refill`, which draws among the groups of a batch")
-    elif any(node.op in REDUCTIONS and node.attributes[:1] == (Level.BATCH,) for node in nodes):
-        problems.append(
-            f"{spec.name} looks at the whole batch (`gdpo` and `whiten` do, and `over=batch`), and the worker sees one "
-            "group: `decoupled` is `gdpo` without that step"
-        )
-    given = {node.attributes[0] for node in nodes if node.op == "given"}
-    for name in ("batch_size", "step", "total_steps", "progress"):
-        if name in given:
-            problems.append(f"{spec.name} uses `{name}`, which the worker is not told")
+    problems = beyond_a_group(spec, "the worker")
     if spec.condition is not None:
         problems.append(f"{spec.name} has reward tokens, and the worker generates a group from one prompt")
     if problems:

@@ -117,7 +117,7 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
         )
     if move_rows and spec.program.copies is None:
         problems.append(f"`move_rows=True`: {spec.name} has no `refill`, so no row would move")
-    measured = "tokens" in spec.columns and "tokens" not in reward_names(trainer, spec.columns)
+    measured = "tokens" in spec.needs and "tokens" not in reward_names(trainer, spec.columns)
     tools = getattr(trainer, "tools", None) or getattr(trainer, "rollout_func", None)
     if measured and tools and args.mask_truncated_completions:
         problems.append(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rewardspec.cli.options import Dialect, File, Set, TotalSteps
-from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.options import Dialect, File, Set, TableOrJson, TotalSteps, one_of
+from rewardspec.cli.printing.lines import misuse, say, say_json
 from rewardspec.cli.reading import STDIN, loaded
 from rewardspec.lint import codes, page
 from rewardspec.text.diagnostics import did_you_mean
@@ -25,20 +25,22 @@ def command(
     ] = "",
     total_steps: TotalSteps = None,
     dialect: Dialect = None,
+    format: TableOrJson = "table",
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Show a spec as compiled: its expressions, its graph, the level and domain of every value.
 
     With the code of a finding instead of a file, show the page of that finding.
     """
+    one_of(format, "table", "json")
     if file != STDIN and not file.exists() and _explain_finding(file):
         return
     from rewardspec.cli.printing.table import console, table
-    from rewardspec.prove.explain import explain
+    from rewardspec.prove.explain import HEADS, explain
     from rewardspec.prove.schedule import read_moments, schedule
 
     spec = loaded(file, set_, dialect)
-    rows = []
+    moments, rows = [], []
     if at:
         try:
             moments = read_moments(at, total_steps)
@@ -46,19 +48,26 @@ def command(
         except ValueError as error:
             misuse(str(error))
     found = explain(spec)
+    if format == "json":
+        head = {"name": spec.name, "fingerprint": spec.fingerprint, "about": spec.about}
+        times = [moment.text for moment in moments]
+        run = [{"component": r[0], "what": r[1], "at": dict(zip(times, r[2:], strict=True))} for r in rows]
+        say_json({**head, **found.to_json(), **({"over_the_run": run} if at else {})})
+        return
     out = console()
     out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
     if spec.about:
         for line in spec.about.split("\n"):
             out.print(f"  {shown(line)}", markup=False, highlight=False)
-    table(out, "Columns", ("name", "level", "domain", "missing", "measured by"), found.columns)
-    table(out, "Components", ("name", "value", "weight"), found.components)
+    out.print(f"  needs: {', '.join(found.needs) or 'nothing but its columns'}", markup=False, highlight=False)
+    table(out, "Columns", HEADS["columns"], found.columns)
+    table(out, "Components", HEADS["components"], found.components)
     if rows:
         table(out, "Over the run", ("component", "", *(moment.text for moment in moments)), rows)
-    table(out, "Expressions", ("name", "meaning"), found.definitions)
+    table(out, "Expressions", HEADS["definitions"], found.definitions)
     if found.guarantees:
-        table(out, "Guarantees", ("name", "must hold"), found.guarantees)
-    table(out, "Values", ("", "name", "operation", "level", "domain"), found.values)
+        table(out, "Guarantees", HEADS["guarantees"], found.guarantees)
+    table(out, "Values", ("", *HEADS["values"][1:]), found.values)
 
 
 def _explain_finding(file: Path) -> bool:
