@@ -291,10 +291,14 @@ def test_name_that_openrlhf_overwrites_is_refused(name):
 
 
 UNLIKE = {
-    "one left out": (lambda found: found[:-1], "1 of 3 prompts have not 4 rollouts", "the first is prompt 2, with 3"),
+    "one left out": (
+        lambda found: found[:-1],
+        "1 of 3 prompts do not have 4 rollouts",
+        "the first is prompt 2, with 3",
+    ),
     "three and five": (
         lambda found: [*found[:3], found[3] | {"prompt": "prompt 1"}, *found[4:]],
-        "2 of 3 prompts have not 4 rollouts (--rollout.n_samples_per_prompt)",
+        "2 of 3 prompts do not have 4 rollouts (--rollout.n_samples_per_prompt)",
         "the first is prompt 0, with 3",
     ),
 }
@@ -353,15 +357,15 @@ def test_name_that_is_declared_and_not_read_is_logged():
 
 REFUSED = {
     "estimator": ({"algo__advantage__estimator": "gae"}, "--algo.advantage.estimator gae: pass group_norm"),
-    "gamma": ({"algo__advantage__gamma": 0.99}, "--algo.advantage.gamma 0.99 would have no effect"),
-    "lambd": ({"algo__advantage__lambd": 0.95}, "--algo.advantage.lambd 0.95 would have no effect"),
-    "no std": ({"algo__advantage__no_std_norm": True}, "say `advantage: dr_grpo`"),
-    "clip": ({"reward__clip_range": [-5.0, 5.0]}, "say `advantage: clip(..., -5, 5)`"),
-    "overlong": ({"reward__overlong_buffer_len": 4.0}, "say `overlong(tokens, LIMIT, BUFFER)` in the spec"),
+    "gamma": ({"algo__advantage__gamma": 0.99}, "--algo.advantage.gamma 0.99 has no effect"),
+    "lambd": ({"algo__advantage__lambd": 0.95}, "--algo.advantage.lambd 0.95 has no effect"),
+    "no std": ({"algo__advantage__no_std_norm": True}, "write `advantage: dr_grpo`"),
+    "clip": ({"reward__clip_range": [-5.0, 5.0]}, "write `advantage: clip(..., -5, 5)`"),
+    "overlong": ({"reward__overlong_buffer_len": 4.0}, "write `overlong(tokens, LIMIT, BUFFER)` in the spec"),
     "stop": ({"reward__stop_properly_penalty_coef": -0.5}, "read `truncated` in the spec, or `reward`"),
     "reward model": (
         {"reward__remote_url": None},
-        "nothing measures `correct`, `style`: a reward model gives `reward`",
+        "nothing measures `correct`, `style`: a reward model gives only `reward`",
     ),
 }
 
@@ -390,7 +394,7 @@ def test_spec_that_cannot_be_served_is_refused():
     text = SPEC.replace("signals:", "signals:\n  task: {values: [math, code]}").replace(
         "gdpo", "grpo if task == code else 0"
     )
-    with pytest.raises(BindingError, match=r"`task` holds names.*declare `values: \[0, 1\]`"):
+    with pytest.raises(BindingError, match=r"the values of `task` are names.*declare `values: \[0, 1\]`"):
         maker(text)
     tokens = "condition:\n  tokens: {high: h, low: l}\n  template: '{token}'\n  prior: {high: 0.5}\n"
     with pytest.raises(BindingError, match="reward tokens"):

@@ -101,7 +101,7 @@ def test_stock_filtering_is_left_alone_where_it_is_off(monkeypatch):
 
 def test_groups_of_other_sizes_are_not_cut_into_one_another(monkeypatch):
     ragged = {"short": [(1, 1)], "long": [(1, 1), (1, 0), (0, 0)]}  # two of two, by the count alone
-    with pytest.raises(BindingError, match=r"2 of 2 prompts have not 2 rollouts .*the first is prompt 0, with 1"):
+    with pytest.raises(BindingError, match=r"2 of 2 prompts do not have 2 rollouts .*the first is prompt 0, with 1"):
         drawn(generator(monkeypatch, ragged), 2)
 
 
@@ -127,10 +127,10 @@ FILTER = {"algo__dynamic_filtering_enable": True, "algo__dynamic_filtering_range
 @pytest.mark.parametrize(
     ("text", "changed", "said"),
     [
-        (SPEC, {"algo__dynamic_filtering_range": (0.1, 0.9)}, "dynamic_filtering_range would have no effect"),
+        (SPEC, {"algo__dynamic_filtering_range": (0.1, 0.9)}, "dynamic_filtering_range has no effect"),
         (SPEC, {"train__async_enable": True}, "generates without knowing the step"),
         (SPEC.replace("8 - 8 * progress", "kl").replace("components:", "signals: {kl: {range: [0, .inf]}}\ncomponents:")
-         .replace("weight: kl", "weight: 1").replace("gdpo", "grpo - kl"), {}, "`kl` is not known yet"),
+         .replace("weight: kl", "weight: 1").replace("gdpo", "grpo - kl"), {}, "`kl` is unknown"),
         (SPEC.replace("gdpo", "grpo\nkeep: std(correct) > 0\nrefill: var(total)"), {}, "(`refill`)"),
     ],
 )  # fmt: skip

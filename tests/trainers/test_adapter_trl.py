@@ -672,7 +672,7 @@ def level(completions, **_):
         ({"changes": {"remove_unused_columns": True}}, "set `remove_unused_columns=False`"),
         (
             {"data": data_set().add_column("tokens", [1] * 16)},
-            "`tokens` is a column of the data set, and what the trainer",
+            "`tokens` is a column of the data set, and the trainer measures it",
         ),
         (
             {"data": data_set().add_column("digit", [1] * 16)},
@@ -681,7 +681,7 @@ def level(completions, **_):
         ({"data": data_set().remove_columns("bonus").add_column("bonus", [[1]] * 16)}, "not one number a row"),
         (
             {"data": data_set().remove_columns("level"), "reward_funcs": [letters, digit, level]},
-            "reward function `level` gives numbers, and linear declares names",
+            "reward function `level` returns numbers, but linear declares names",
         ),
     ],
 )
@@ -751,7 +751,7 @@ def test_a_trainer_of_ones_own_keeps_its_changes(tmp_path):
 
 
 def test_hooks_that_are_not_there_are_errors():
-    with pytest.raises(BindingError, match="has to stand before the trainer"):
+    with pytest.raises(BindingError, match="must come before the trainer"):
         type("Mine", (GRPOTrainer, RewardSpecMixin), {})
 
     class Old:
@@ -781,8 +781,8 @@ def test_trainers_that_a_spec_does_not_go_into_are_refused_at_definition(trainer
     with pytest.raises(BindingError) as caught:
         type("Mine", (RewardSpecMixin, trainer), {})
     said = str(caught.value)
-    assert said.startswith("Mine: a spec goes into `GRPOTrainer` and `RLOOTrainer` and classes built on them")
-    assert f"not into `{trainer.__name__}`: {reason}" in said
+    assert said.startswith("Mine: `GRPOTrainer` and `RLOOTrainer` and their subclasses can use a spec")
+    assert f"but not `{trainer.__name__}`: {reason}" in said
     assert "tested with" not in said  # this is the version that it was tested with
 
 
@@ -869,7 +869,7 @@ def test_installing_changes_plain_trainers_only(monkeypatch):
     monkeypatch.setattr("rewardspec.adapters.trl.installation._installed", {})
     install(GRPO)
     install(GRPO + "# the same\n")
-    with pytest.raises(BindingError, match="one process has one spec"):
+    with pytest.raises(BindingError, match="a process has one spec"):
         install(GRPO.replace("grpo", "rloo"))
 
 

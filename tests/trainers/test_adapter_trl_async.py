@@ -135,9 +135,9 @@ def test_functions_that_do_not_match_are_refused():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (OWN.replace("advantage: grpo", "advantage: gdpo"), "async looks at the whole batch"),
-        (OWN.replace("weight: 2", "weight: 1 + step"), "async uses `step`, which the worker is not told"),
-        (OWN.replace("weight: 2", "weight: 1 + progress"), "async uses `progress`"),
+        (OWN.replace("advantage: grpo", "advantage: gdpo"), "async depends on the whole batch"),
+        (OWN.replace("weight: 2", "weight: 1 + step"), "async reads `step`, which the worker does not know"),
+        (OWN.replace("weight: 2", "weight: 1 + progress"), "async reads `progress`"),
         (OWN + "keep: std(total) > 0\nrefill: mean(total)\n", "async has `refill`"),
         (
             OWN + "condition:\n  tokens: {high: h, low: l}\n  prior: {high: 0.5}\n  template: '{token}'\n",

@@ -148,7 +148,7 @@ hydra.run.dir=FOLDER/hydra
 
 @pytest.fixture(scope="module")
 def v1(files):
-    """A run that goes on from a checkpoint after its first step."""
+    """A run that resumes from a checkpoint after its first step."""
     (files / "global_step_1").mkdir()
     resumed = "trainer.resume_mode=resume_path", "trainer.resume_from_path=FOLDER/global_step_1"
     more = "trainer.total_training_steps=3", "trainer.total_epochs=2", "trainer.test_freq=3"
@@ -257,7 +257,7 @@ def test_checkpoints_of_a_run_hold_its_fingerprint_and_are_asked_for_it(v1, file
     found = record.read(files / "checkpoints" / "global_step_3")
     spec = rewardspec.loads(SPEC).under("verl")
     assert (found["fingerprint"], found["seed"], found["spec"]) == (spec.fingerprint, 7, SPEC)
-    assert "global_step_1 does not say what spec it was trained under" in v1.said
+    assert "global_step_1 has no record of its spec" in v1.said
 
 
 # What ends a run before it trains: what is raised here ends it, as nothing between here and `main_ppo` catches it
@@ -323,7 +323,7 @@ def test_the_entry_point_installs_the_hooks_or_says_why_not(broken, tmp_path):
     assert done.stdout.splitlines()[-1] == f"{not broken} {not broken} True"
     for what in (
         "`verl.utils.config.validate_config`",
-        "`verl.trainer.ppo.ray_trainer` as it was (AttributeError: ",  # Python words it by how far the import got
+        "compatible `verl.trainer.ppo.ray_trainer` (AttributeError: ",  # Python words it by how far the import got
     ):
         assert (f"this verl has no {what}" in done.stderr) == broken
 
@@ -482,7 +482,7 @@ def test_a_trainer_that_does_not_serve_rewards_is_told_so():
         def fit(self):
             pass
 
-    with pytest.raises(BindingError, match="Other has a `fit` of its own"):
+    with pytest.raises(BindingError, match="Other overrides `fit`"):
         Other(checked())
     with pytest.raises(BindingError, match=r"trainers of verl\.trainer\.main_ppo"):
         compute_advantage(batch_of(0, [4, 4]), adv_estimator="rewardspec", config={})
@@ -606,15 +606,15 @@ FILTER = ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric
         (["algorithm.use_pf_ppo=true"], "adv_estimator=gae"),
         (["+algorithm.gdpo_reward_keys=[a,b]"], "the spec names its components"),
         (["+algorithm.gdpo_reward_weights=[1,2]"], "give `weight:`"),
-        (["+reward.reward_kwargs.overlong_buffer_cfg.enable=true"], "say `overlong"),
-        (["custom_reward_function.path=r.py"], "it is reward.custom_reward_function.path now"),
+        (["+reward.reward_kwargs.overlong_buffer_cfg.enable=true"], "write `overlong"),
+        (["custom_reward_function.path=r.py"], "set reward.custom_reward_function.path"),
         (["critic.enable=true"], "critic.enable=True has no effect"),
         (FILTER, "algorithm.filter_groups.metric=acc has no effect"),
-        ([*FILTER, "trainer.use_v1=false"], "ignored by verl with trainer.use_v1=False"),
-        ([*FILTER, "trainer.v1.sampler.custom_sampler.path=mine.py"], "mine.py filters groups by itself"),
-        (["+algorithm.rewardspec.resume_changed=3"], "it is true or false"),
-        (["+algorithm.rewardspec.sed=3"], "algorithm.rewardspec.sed is not known"),
-        (["+algorithm.rewardspec.seed=x"], "it is a whole number"),
+        ([*FILTER, "trainer.use_v1=false"], "has no effect with trainer.use_v1=False"),
+        ([*FILTER, "trainer.v1.sampler.custom_sampler.path=mine.py"], "mine.py already filters groups"),
+        (["+algorithm.rewardspec.resume_changed=3"], "expected true or false"),
+        (["+algorithm.rewardspec.sed=3"], "unknown key algorithm.rewardspec.sed"),
+        (["+algorithm.rewardspec.seed=x"], "expected an integer"),
         (["algorithm.rewardspec.spec=null"], "algorithm.rewardspec.spec is not set"),
         (["algorithm.rewardspec.spec=no/such.yaml"], "no/such.yaml"),
         (["algorithm.adv_estimator=grpo"], "set algorithm.adv_estimator=rewardspec"),
@@ -701,7 +701,7 @@ def test_a_job_that_names_other_variables_is_given_the_module(monkeypatch):
 def test_modules_that_job_and_run_name_apart_are_an_error_that_says_where_to_put_them(monkeypatch):
     in_job(monkeypatch, VERL_USE_EXTERNAL_MODULES="rewardspec.adapters.verl")
     where = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
-    with pytest.raises(BindingError, match="add theirs there, and leave this out"):
+    with pytest.raises(BindingError, match="add theirs there, and remove this"):
         checked(f"{where}=theirs")
 
 
@@ -709,11 +709,11 @@ def test_modules_that_job_and_run_name_apart_are_an_error_that_says_where_to_put
 def test_a_job_that_names_modules_without_the_adapter_is_told_so_unless_verl_finds_it(monkeypatch, of_job):
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "theirs,rewardspec.adapters.verl")  # of the driver alone
     in_job(monkeypatch, VERL_USE_EXTERNAL_MODULES=of_job, VERL_USE_EXTERNAL_PLUGINS="none")
-    with pytest.raises(BindingError, match=f"say {of_job}{',' * bool(of_job)}rewardspec.adapters.verl there"):
+    with pytest.raises(BindingError, match=f"set {of_job}{',' * bool(of_job)}rewardspec.adapters.verl there"):
         checked()
     in_job(monkeypatch, VERL_USE_EXTERNAL_MODULES=of_job)
     monkeypatch.setattr(verl_settings, "entry_points", lambda group: [])
-    with pytest.raises(BindingError, match="and not the adapter"):
+    with pytest.raises(BindingError, match="without the adapter"):
         checked()
     plugin = SimpleNamespace(name="rewardspec", value="rewardspec.adapters.verl")
     monkeypatch.setattr(verl_settings, "entry_points", lambda group: [plugin])
@@ -813,7 +813,7 @@ def test_trainers_that_are_not_served_are_refused_before_ray_starts(name):
     runner = {"fully_async_policy": "FullyAsyncTaskRunner", "one_step_off_policy": "OneStepTaskRunner"}[name]
     runner = ray.remote(type(runner, (), {}))
     config = config_of("algorithm.adv_estimator=rewardspec", f"+algorithm.rewardspec.spec={EXAMPLE / 'spec.yaml'}")
-    with pytest.raises(BindingError, match=f"{name} is not served"):
+    with pytest.raises(BindingError, match=f"{name} is not supported"):
         main.run_ppo(config, task_runner_class=runner)
     config = OmegaConf.merge(config, {"algorithm": {"adv_estimator": "grpo"}})
     with pytest.raises(BindingError, match="does not read it"):  # verl's own guards are skipped there
@@ -916,7 +916,7 @@ def test_a_checkpoint_knows_its_spec_and_a_run_under_another_does_not_go_on(tmp_
         return SimpleNamespace(config=config, global_steps=step, rewardspec=Advantages(*verl_settings.settings(config)))
 
     where = f"trainer.default_local_dir={tmp_path}"
-    check_checkpoint(trainer(checked(where)))  # nothing to go on from
+    check_checkpoint(trainer(checked(where)))  # nothing to resume from
     mark_checkpoint(trainer(checked(where), 7))
     (tmp_path / "latest_checkpointed_iteration.txt").write_text("7")  # as verl leaves it
     check_checkpoint(trainer(checked(where)))
@@ -932,7 +932,7 @@ def test_a_checkpoint_knows_its_spec_and_a_run_under_another_does_not_go_on(tmp_
         check_checkpoint(trainer(checked(*path, "+algorithm.rewardspec.constants.limit=1")))
     (tmp_path / "global_step_7" / record.FILE).write_text("{")
     check_checkpoint(trainer(checked(*other)))
-    assert "does not say what spec it was trained under" in caplog.text
+    assert "has no record of its spec" in caplog.text
 
 
 def test_a_checkpoint_of_another_version_says_so_and_prints_nothing_raw(tmp_path):
@@ -948,7 +948,7 @@ def test_a_checkpoint_of_another_version_says_so_and_prints_nothing_raw(tmp_path
     for torn in ("", '{"fingerprint": "0', "[1]", "null", '{"fingerprint": 3}', "\udcff"):
         (tmp_path / record.FILE).write_bytes(torn.encode("utf-8", "surrogateescape"))
         told = record.compare(record.read(tmp_path), spec, "the checkpoint", "--resume-changed")
-        assert told == "the checkpoint does not say what spec it was trained under"
+        assert told == "the checkpoint has no record of its spec"
 
 
 def test_the_spec_can_stand_in_the_configuration():

@@ -69,7 +69,7 @@ def test_compile_command_with_a_target(tmp_path):
     for arguments, message in (
         (["--target", "verrl", "-o", tmp_path], "--target must be"),
         (["--target", "verl"], "give a folder"),
-        (["--target", "trl", "-o", tmp_path, "--seed", "3"], "TRL draws by its own `seed`"),
+        (["--target", "trl", "-o", tmp_path, "--seed", "3"], "TRL draws with its own `seed`"),
         (["--seed", "3"], "--seed needs --target"),
         (["--target", "verl", "-o", math], "cannot write"),
         (["--target", "verl", "-o", tmp_path], "spec.yaml"),  # what another spec wrote there
@@ -100,14 +100,14 @@ components:
 advantage: grpo
 """
     spec = rewardspec.loads(text)
-    assert "all but level, other:" in embedded(spec, "verl")["reward.py"]
+    assert "not measure level, other:" in embedded(spec, "verl")["reward.py"]
     trl = embedded(spec, "trl")["trl.yaml"]
     assert "my_rewards.other" in trl and "my_rewards.level" not in trl
     measured = rewardspec.loads(
         "rewardspec: 1\nsignals: {score: {range: [0, 1]}}\ncomponents: {a: score}\nadvantage: grpo\n"
     )
     assert 'a dict with "score".' in embedded(measured, "verl")["run_verl.sh"]
-    with pytest.raises(BindingError, match="holds names"):
+    with pytest.raises(BindingError, match="are names, but OpenRLHF carries only numbers"):
         embedded(spec, "openrlhf")
 
 

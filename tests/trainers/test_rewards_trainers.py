@@ -119,7 +119,7 @@ def test_columns_that_functions_read_are_looked_for_before_training(tmp_path):
 
 def test_names_and_numbers_of_the_data_set_are_told_apart_before_training(tmp_path):
     spec = "rewardspec: 1\nsignals: {level: {range: [0, 1]}}\ncomponents: {a: level}\nadvantage: grpo\n"
-    with pytest.raises(BindingError, match=r"`level` of `train_dataset` holds .*: not one number"):
+    with pytest.raises(BindingError, match=r"`level` of `train_dataset` holds .*, not one number"):
         trainer(tmp_path, spec, reward_funcs=[])
 
 

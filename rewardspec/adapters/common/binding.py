@@ -64,7 +64,7 @@ def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], wha
     problems = []
     for name, count in Counter(rewards).items():
         if count > 1:
-            problems.append(f"{count} {what}s are called `{shown(name)}`: the spec cannot tell them apart")
+            problems.append(f"{count} {what}s are called `{shown(name)}`: the spec cannot distinguish them")
         if name not in spec.columns:
             near = did_you_mean(name, spec.columns, f"it reads {', '.join(f'`{c}`' for c in spec.columns)}")
             if not name.isidentifier():
@@ -74,7 +74,7 @@ def check_rewards(spec: Spec, rewards: Iterable[str], others: Iterable[str], wha
     for name in spec.columns:
         if name not in rewards and name not in others:
             near = did_you_mean(name, [n for n in rewards if n not in spec.columns] or sorted(others))
-            near = near or f"pass a {what} of that name, or have a column"
+            near = near or f"pass a {what} of that name, or add a column"
             problems.append(f"nothing measures `{name}`, which {spec.name} reads; {near}")
     if problems:
         raise BindingError("\n".join(problems))

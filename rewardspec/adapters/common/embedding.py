@@ -36,12 +36,12 @@ def reward_file(spec: Spec, given: Given, filled: Sequence[str], target: str, na
     if not spec.uses:
         return {}
     left = ", ".join(others(spec, filled))
-    note = [f"It measures all but {left}: add these to what it returns."] if left else []
+    note = [f"It does not measure {left}: add these to the values that it returns."] if left else []
     constants = f", constants={dict(given.constants)!r}" if given.constants else ""
     needed = any(use.python is not None for use in spec.uses.values())
     permission = f", allow_python={given.allowed!r}" if needed else ""
     if needed and not given.allowed:
-        note.append("The spec names functions of its own: say in allow_python which modules it may import.")
+        note.append("The spec names user functions: list the modules that it may import in allow_python.")
     body = f"""from pathlib import Path
 
 import rewardspec
@@ -56,7 +56,7 @@ def asks_for(spec: Spec, filled: Sequence[str], own: str) -> str:
     """The values that the reward function of a trainer must return, in words. own: those that the trainer needs."""
     if spec.uses:
         left = ", ".join(others(spec, filled))
-        return "the one beside this" + (f", with {left} added" if left else "")
+        return "the one next to this" + (f", with {left} added" if left else "")
     names = ", ".join(others(spec, filled))
     return f"returns {own}" + (f" and {names}" if names else "")
 

@@ -41,7 +41,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, patches: Patches):
         self.patches = patches
-        self.sought: set[str] = set()  # being searched: a finder that asks all others, as this one does, would recurse
+        self.sought: set[str] = set()  # being searched: two finders that call all others would recurse
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname not in self.patches or fullname in self.sought:

@@ -31,17 +31,17 @@ def problems_everywhere(find: Callable[..., list[str]], *given) -> list[str]:
 
     if not ray.is_initialized():
         return []
-    asked = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(find)
+    task = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(find)
     addresses = {}
     for node in ray.nodes():
         if node["Alive"] and node["Resources"].get("CPU", 0) > 0:
             there = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
-            addresses[asked.options(scheduling_strategy=there).remote(*given)] = node["NodeManagerAddress"]
+            addresses[task.options(scheduling_strategy=there).remote(*given)] = node["NodeManagerAddress"]
     problems = []
     for answer, address in addresses.items():
         try:
             problems += [f"on {address}: {problem}" for problem in ray.get(answer)]
         except Exception as error:  # such as: rewardspec is not installed there
             lines = [line for line in str(error).splitlines() if line.strip()]
-            problems.append(f"on {address}: the reward function could not be tried: {lines[-1] if lines else error}")
+            problems.append(f"on {address}: the reward function could not be checked: {lines[-1] if lines else error}")
     return problems

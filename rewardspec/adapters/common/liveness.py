@@ -18,16 +18,16 @@ from rewardspec.spec import Spec, compile
 def undecided(spec: Spec) -> list[str]:
     """Why a group of a spec cannot be tested alone, with fixes; empty if it can."""
     if spec.program.copies is not None:
-        return [f"{spec.name} fills the places of such groups itself (`refill`): leave one of them out"]
+        return [f"{spec.name} already replaces dropped groups (`refill`): remove one of the two"]
     if not without_batch(spec.program.graph, spec.program.advantage)[1]:
         return [
-            f"whether a group has signal under {spec.name} depends on the rest of the batch, which is not there when "
-            "groups are filtered: leave the filter out, or compare within the group"
+            f"whether a group is live under {spec.name} depends on the rest of the batch, which is unknown when groups "
+            "are filtered: remove the filter, or compare within the group"
         ]
     return []
 
 
-def looks_at_moment(spec: Spec) -> bool:
+def depends_on_moment(spec: Spec) -> bool:
     """Whether advantages depend on `step`, `total_steps` or `progress`."""
     return not spec.needs.isdisjoint(("step", "total_steps"))
 

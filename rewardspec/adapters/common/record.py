@@ -27,22 +27,24 @@ def record(spec: Spec, seed: int) -> dict[str, object]:
     }
 
 
-def compare(found: object, spec: Spec, where: str, way_out: str) -> str | None:
+def compare(found: object, spec: Spec, where: str, option: str) -> str | None:
     """None if a checkpoint was trained under this spec; a line to log if it has no record.
 
-    found: the record, None if there is none. where: the checkpoint, in words. way_out: the option that resumes anyway.
+    found: the record, None if there is none. where: the checkpoint, in words. option: the argument that resumes anyway.
     Raises BindingError for another spec.
     """
     if not isinstance(found, Mapping) or not isinstance(found.get("fingerprint"), str):
-        return f"{where} does not say what spec it was trained under"
+        return f"{where} has no record of its spec"
     if found["fingerprint"] == spec.fingerprint:
         return None
     theirs, then = shorten(str(found.get("name", ""))), shorten(str(found.get("rewardspec", "")))
-    versions = "" if then == __version__ else f"; it was by rewardspec {then or 'of unknown version'}, and this is "
+    versions = (
+        "" if then == __version__ else f"; it was written by rewardspec {then or 'of unknown version'}, and this is "
+    )
     raise BindingError(
         f"{where} was trained under {theirs!r}, fingerprint {shorten(found['fingerprint'])}, and this run is under "
-        f"{shorten(spec.name)!r}, fingerprint {spec.fingerprint}: go on with the same spec, constants and dialect, or "
-        f"say {way_out}{versions and versions + __version__ + ', which may read one spec in two ways'}"
+        f"{shorten(spec.name)!r}, fingerprint {spec.fingerprint}: resume with the same spec, constants and dialect, "
+        f"or add {option}{versions and versions + __version__ + ', which may read the spec differently'}"
     )
 
 

@@ -22,7 +22,9 @@ def scorer_of(
 ) -> Scorer:
     """The scorer of a spec's reward functions. Raises ScoringError if the spec names none."""
     if not spec.uses and not {*spec.columns} <= {*AUTOMATIC}:
-        raise ScoringError(f"{spec.name} names no reward function: add `use: toolrl.format`, say, to a component")
+        raise ScoringError(
+            f"{spec.name} names no reward function: add one to a component, such as `use: toolrl.format`"
+        )
     return Scorer(spec, allow_python, functions, only)
 
 

@@ -57,7 +57,7 @@ def reward_problems(remote_url, agent: str | None, text: str, name: str, constan
         return []
     given = ", ".join(f"{name}={value}" for name, value in constants.items())
     return [
-        f"{where}: it scores by {shorten(scored.name)!r}, fingerprint {scored.fingerprint}, and advantages are of "
+        f"{where}: it scores by {shorten(scored.name)!r}, fingerprint {scored.fingerprint}, but advantages are by "
         f"{shorten(own.name)!r}{f' with constants {given}' if given else ''}, fingerprint {own.fingerprint}: load one "
         "file with the same constants in both, `for_openrlhf(rewardspec.load(PATH, constants={...}))`, or let "
         "`rewardspec compile SPEC --target openrlhf --set NAME=VALUE -o DIR` write both"
@@ -82,13 +82,13 @@ def _needs(args, spec: Spec) -> list[str]:
     if estimator != ESTIMATOR:
         found.append(
             f"--algo.advantage.estimator {estimator}: pass {ESTIMATOR} (groups without a critic); "
-            f"the advantages are those of {spec.name} then"
+            f"{spec.name} then computes the advantages"
         )
     found += cannot_carry(spec)
     scored = [name for name in spec.columns if name not in (*FILLED_IN, *LATER, "response_clip_ratio")]
     if scored and not setting(args, "reward.remote_url") and not setting(args, "train.agent_func_path"):
         found.append(
-            f"nothing measures {listed(scored)}: a reward model gives `reward` alone; return them under `extra_logs` "
+            f"nothing measures {listed(scored)}: a reward model gives only `reward`; return them under `extra_logs` "
             "from `reward_func` in a file, --reward.remote_url FILE.py (or from an agent, --train.agent_func_path)"
         )
     return found
@@ -99,14 +99,14 @@ def cannot_carry(spec: Spec) -> list[str]:
     found = []
     if spec.condition is not None:
         found.append(
-            f"{spec.name} has reward tokens (`condition:`): OpenRLHF gives one prompt text to a whole group, so they "
-            "cannot be put in; take the adapter for TRL or verl, or leave the section out"
+            f"{spec.name} has reward tokens (`condition:`): OpenRLHF uses one prompt text for a whole group, so "
+            "tokens cannot be inserted; use the adapter for TRL or verl, or remove the section"
         )
     for name in spec.columns:
         symbols = spec.program.columns[name].domain.symbols
         if symbols:
             found.append(
-                f"`{name}` holds names, and OpenRLHF carries numbers alone: declare "
+                f"the values of `{name}` are names, but OpenRLHF carries only numbers: declare "
                 f"`values: [{', '.join(map(str, range(len(symbols))))}]` and compare with these"
             )
     return found
@@ -116,22 +116,22 @@ def _ignored(args, spec: Spec) -> list[str]:
     """Settings that would silently have no effect, with fixes."""
     found = []
 
-    def refuse(name, way_out):
-        found.append(f"--{name} {setting(args, name)} would have no effect: {way_out}")
+    def refuse(name, fix):
+        found.append(f"--{name} {setting(args, name)} has no effect: {fix}")
 
     for name in ("algo.advantage.gamma", "algo.advantage.lambd"):
         if setting(args, name, 1.0) != 1.0:
-            refuse(name, "leave it out; a spec gives one advantage to a whole response")
+            refuse(name, "remove it; a spec gives one advantage to a whole response")
     if setting(args, "algo.advantage.no_std_norm"):
-        found.append("--algo.advantage.no_std_norm would have no effect: say `advantage: dr_grpo`, say, in the spec")
+        found.append("--algo.advantage.no_std_norm has no effect: write `advantage: dr_grpo`, for example, in the spec")
     clip = setting(args, "reward.clip_range")
     if clip and tuple(clip) != (-10, 10):  # the default
         ends = ", ".join(f"{end:g}" for end in clip)
-        found.append(f"--reward.clip_range would have no effect: say `advantage: clip(..., {ends})` in the spec")
+        found.append(f"--reward.clip_range has no effect: write `advantage: clip(..., {ends})` in the spec")
     if "reward" not in spec.columns:
         if setting(args, "reward.overlong_buffer_len") is not None:
-            way_out = "say `overlong(tokens, LIMIT, BUFFER)` in the spec, or read `reward` there"
-            refuse("reward.overlong_buffer_len", way_out)
+            fix = "write `overlong(tokens, LIMIT, BUFFER)` in the spec, or read `reward` there"
+            refuse("reward.overlong_buffer_len", fix)
         if setting(args, "reward.stop_properly_penalty_coef") is not None:
             refuse("reward.stop_properly_penalty_coef", "read `truncated` in the spec, or `reward`")
     return found
@@ -146,17 +146,16 @@ def _filter_problems(args, spec: Spec) -> list[str]:
     ends = setting(args, "algo.dynamic_filtering_range", (0, 1))
     if tuple(ends) != (0, 1):  # the default
         found.append(
-            "--algo.dynamic_filtering_range would have no effect: groups without signal under the spec are filtered; "
-            "leave it out"
+            "--algo.dynamic_filtering_range has no effect: groups that are dead under the spec are filtered; remove it"
         )
     late = [name for name in spec.columns if name in LATER]
     late += ["reward"] if "reward" in spec.columns and not setting(args, "reward.remote_url") else []
     if late:
-        found.append(f"{where}: {listed(late)} is not known yet when groups are filtered: leave one of them out")
-    if setting(args, "train.async_enable") and liveness.looks_at_moment(spec):
+        found.append(f"{where}: {listed(late)} is unknown when groups are filtered: remove it or the filter")
+    if setting(args, "train.async_enable") and liveness.depends_on_moment(spec):
         found.append(
-            f"{where}: the asynchronous trainer generates without knowing the step, and {spec.name} looks at it: "
-            "leave --train.async_enable or the schedule out"
+            f"{where}: the asynchronous trainer generates without knowing the step, which {spec.name} reads: "
+            "remove --train.async_enable or the schedule"
         )
     return found
 

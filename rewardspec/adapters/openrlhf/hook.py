@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 _settings: Settings | None = None  # of `install`, which puts the hooks in
 
 
-def _asked() -> Settings:
+def _current() -> Settings:
     assert _settings is not None  # no hook is there before
     return _settings
 
@@ -47,7 +47,7 @@ def _in_experience_maker(module: ModuleType) -> None:
     def init(original):
         def wrapper(self, *args, **kwargs):
             original(self, *args, **kwargs)
-            self.rewardspec = Advantages(_asked().spec(), _asked().seed)
+            self.rewardspec = Advantages(_current().spec(), _current().seed)
             check_settings(self.args, self.rewardspec.spec)
 
         return wrapper
@@ -108,7 +108,7 @@ def _in_samples_generator(module: ModuleType) -> None:
             from rewardspec.adapters.openrlhf.filter import Filter
 
             if not hasattr(self, "rewardspec_filter"):
-                self.rewardspec_filter = Filter(_asked().spec(), _asked().seed)
+                self.rewardspec_filter = Filter(_current().spec(), _current().seed)
             size = options.get("n_samples_per_prompt", self.args.rollout.n_samples_per_prompt)
             total = total_steps(self.args, len(self.prompts_dataloader))
             return self.rewardspec_filter(draw, num_prompts, size, getattr(self, "rewardspec_step", 0), total)
@@ -149,7 +149,7 @@ def _compared(trainer, original: Callable) -> Callable:
         if generator := getattr(trainer, "samples_generator", None):
             generator.rewardspec_step = states["global_step"]
         spec = trainer.experience_maker.rewardspec.spec
-        if states["global_step"] and not _asked().resume_changed:
+        if states["global_step"] and not _current().resume_changed:
             where = f"the checkpoint in {setting(trainer.args, 'ckpt.path')}"
             if told := compare(states.get("rewardspec"), spec, where, "--resume-changed"):
                 logger.warning("rewardspec: %s", told)

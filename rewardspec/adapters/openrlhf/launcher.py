@@ -37,7 +37,7 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
     except PackageNotFoundError:
         raise BindingError("OpenRLHF is not installed in this environment") from None
     except ImportError as error:
-        raise BindingError(f"OpenRLHF {found} cannot be imported here, or is not the one known: {error}") from error
+        raise BindingError(f"OpenRLHF {found} cannot be imported here, or its version is unknown: {error}") from error
     if found not in TESTED:
         logger.warning("rewardspec: this is OpenRLHF %s; %s", found, WAS_TESTED)
     checked = []
@@ -46,7 +46,7 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
         def wrapper(args):
             args = original(args)
             check_settings(args, spec)
-            if problems := reward_problems(*_asked(args, settings)):
+            if problems := reward_problems(*_files(args, settings)):
                 raise BindingError("\n".join(problems))
             checked.append(args)
             print(printed(f"[rewardspec] advantages of {spec.name}, fingerprint {spec.fingerprint}"))
@@ -59,10 +59,10 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
             if not checked:
                 raise BindingError(f"{CLI} of OpenRLHF {found} does not read its arguments as expected: {WAS_TESTED}")
             runtime_env = dict(runtime_env or {}) | {"worker_process_setup_hook": setup_hook(settings)}
-            of_job = job_variables()  # OpenRLHF takes their values for its own
+            of_job = job_variables()  # OpenRLHF reads their values
             runtime_env["env_vars"] = {k: v for k, v in runtime_env.get("env_vars", {}).items() if k not in of_job}
             started = original(*args, runtime_env=runtime_env, **kwargs)
-            if problems := problems_everywhere(reward_problems, *_asked(checked[-1], settings)):
+            if problems := problems_everywhere(reward_problems, *_files(checked[-1], settings)):
                 raise BindingError("\n".join(problems))
             return started
 
@@ -72,7 +72,7 @@ def _install_in_driver(settings: Settings, spec: Spec) -> None:
     hook(ray, "init", init)
 
 
-def _asked(args, settings: Settings) -> tuple:
+def _files(args, settings: Settings) -> tuple:
     """The arguments of `reward_problems`, as plain values that can be sent to other machines."""
     files = setting(args, "reward.remote_url"), setting(args, "train.agent_func_path")
     return (*files, settings.text, settings.name, settings.constants)
@@ -96,11 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         epilog=f"`... -- --help` shows the arguments of {CLI}.",
     )
     parser.add_argument("--spec", required=True, help="the spec's file")
-    parser.add_argument("--dialect", help="a trainer's numerics, such as openrlhf; the spec's own if left out")
+    parser.add_argument("--dialect", help="a trainer's numerics, such as openrlhf; default: the spec's own")
     parser.add_argument("--set", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a constant")
-    parser.add_argument("--seed", type=int, default=0, help="for groups that are drawn again; 0 if left out")
+    parser.add_argument("--seed", type=int, default=0, help="for groups that are drawn again; default: 0")
     parser.add_argument(
-        "--resume-changed", action="store_true", help="go on from a checkpoint that was trained under another spec"
+        "--resume-changed", action="store_true", help="resume from a checkpoint that was trained under another spec"
     )
     given = parser.parse_args(arguments[:at])
     constants = dict(given.set)

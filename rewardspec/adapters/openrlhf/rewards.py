@@ -70,7 +70,7 @@ def _ended(completion: str, ends: Sequence[str] | None) -> str:
 
 def _after(prompt: str, query: str) -> str:
     """The text after the prompt, or after the end of a prompt that was cut off. Raises ScoringError."""
-    whole = query.find(prompt, 0, len(prompt) + 64)  # a token may stand before it
+    whole = query.find(prompt, 0, len(prompt) + 64)  # a token may come before it
     if whole >= 0:
         return query[whole + len(prompt) :]
     least = prompt[-LEAST:]
@@ -80,6 +80,6 @@ def _after(prompt: str, query: str) -> str:
             return query[at + len(least) :]
         at = query.rfind(least, 0, at + len(least) - 1)
     raise ScoringError(
-        f"the query does not begin with its prompt, so its completion cannot be told apart: {shorten(query)!r} does "
+        f"the query does not begin with its prompt, so its completion cannot be separated: {shorten(query)!r} does "
         f"not begin with {shorten(prompt)!r}"
     )

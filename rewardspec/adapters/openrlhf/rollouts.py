@@ -67,7 +67,7 @@ class Advantages:
         first = list(there).index(False)
         return [
             f"{sum(there)} of {len(there)} rollouts have {what}; the first without is rollout {first}. {SWALLOWED}; "
-            "or give it for every rollout (NaN where it was not measured)"
+            "or return it for every rollout (NaN where it was not measured)"
         ]
 
     def __call__(self, experiences: Sequence, group_size: int) -> list[torch.Tensor]:
@@ -122,9 +122,9 @@ def unlike_groups(samples: Sequence, group_size: int) -> list[str]:
     if not unlike:
         return []
     return [
-        f"{len(unlike)} of {len(sizes)} prompts have not {group_size} rollouts (--rollout.n_samples_per_prompt); the "
-        f"first is prompt {unlike[0]}, with {sizes[unlike[0]]}: an agent has to give back each rollout, with its "
-        "`prompt` as it came; a filter has to drop all rollouts of a prompt, or none"
+        f"{len(unlike)} of {len(sizes)} prompts do not have {group_size} rollouts (--rollout.n_samples_per_prompt); "
+        f"the first is prompt {unlike[0]}, with {sizes[unlike[0]]}: an agent must return each rollout, with its "
+        "`prompt` unchanged; a filter must drop all rollouts of a prompt, or none"
     ]
 
 
@@ -153,8 +153,8 @@ def _not_finite(columns: dict[str, torch.Tensor]) -> list[str]:
     """A line for each column with NaN or infinite values."""
     counts = {name: int((~torch.isfinite(values.float())).sum()) for name, values in columns.items()}
     return [
-        f"`{name}` is NaN or infinite in {count} of {len(columns[name])} rollouts: extra_logs hold finite numbers, or "
-        "NaN for a value that was not measured (with `missing: ignore` or `missing: zero` in the spec)"
+        f"`{name}` is NaN or infinite in {count} of {len(columns[name])} rollouts: extra_logs must be finite numbers, "
+        "or NaN for a value that was not measured (with `missing: ignore` or `missing: zero` in the spec)"
         for name, count in counts.items()
         if count
     ]

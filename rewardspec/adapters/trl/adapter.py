@@ -170,7 +170,7 @@ class RewardSpecMixin(_Trainer):
         if len(rewards) != n or len(out["advantages"]) * self.accelerator.num_processes != n:
             raise BindingError(
                 f"{n} rollouts went in, {len(rewards)} were scored and {len(out['advantages'])} of this process came "
-                f"back: {type(self).__name__} changes the batch, and rewards cannot be told apart"
+                f"back: {type(self).__name__} changes the batch, so rewards cannot be matched"
             )
         measured = reward_names(self, self._read)
         columns = {name: rewards[:, k] for k, name in enumerate(measured) if name in self._read}

@@ -54,17 +54,13 @@ class RewardSpecAsyncGRPOTrainer(AsyncGRPOTrainer):
         check_by_group(read)
         passed = kwargs.get("reward_funcs", args[1] if len(args) > 1 else None)
         passed = passed if isinstance(passed, list) else [] if passed is None else [passed]
-        own_functions(
-            read, passed, allow_python
-        )  # those of the worker: what is wrong with them is said before it starts
+        own_functions(read, passed, allow_python)  # those of the worker, checked before it starts
         super().__init__(*args, **kwargs)
         worker = self.rollout_worker
         if worker is None:
             return  # the main process has it
         if not isinstance(worker, AsyncRolloutWorker) or worker._loop_cls is not _AsyncRolloutLoop:
-            raise BindingError(
-                f"`{type(worker).__name__}` scores rollouts in a way of its own: a spec has no place there"
-            )
+            raise BindingError(f"`{type(worker).__name__}` scores rollouts itself, so it cannot use a spec")
         worker._loop_cls = SpecLoop
         worker._loop_kwargs |= {"spec": plain, "dialect": dialect, "allow_python": allow_python}
 

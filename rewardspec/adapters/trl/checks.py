@@ -32,7 +32,7 @@ HOOKS = {"_calculate_rewards": 4, "_generate_and_score_completions": 1}  # metho
 # Why a spec cannot be used in other trainers of TRL that users may try.
 OTHERS = {
     "A2POTrainer": "it compares one completion with its prompt's optimal value, which it estimates beforehand",
-    "AsyncGRPOTrainer": "its advantages are computed in a rollout worker, one group at a time; take "
+    "AsyncGRPOTrainer": "its advantages are computed in a rollout worker, one group at a time; use "
     "`rewardspec.adapters.trl_async.RewardSpecAsyncGRPOTrainer`",
     "DistillationTrainer": "it learns from a teacher's probabilities, and has no rewards",
     "KTOTrainer": "it learns from labelled completions, and has no advantages",
@@ -55,7 +55,7 @@ def check_trainer(made: type, mixin: type, supported: tuple[type, ...], tested: 
             reason = known or "it has no " + " and no ".join(f"`{hook}`" for hook in absent)
             names = " and ".join(f"`{base.__name__}`" for base in supported)
             raise BindingError(
-                f"{made.__name__}: a spec goes into {names} and classes built on them, and not into "
+                f"{made.__name__}: {names} and their subclasses can use a spec, but not "
                 f"`{trainer.__name__}`: {reason}{tested}"
             )
     if not any(hook in vars(base) for base in below for hook in HOOKS):
@@ -63,7 +63,7 @@ def check_trainer(made: type, mixin: type, supported: tuple[type, ...], tested: 
     for hook, count in HOOKS.items():
         method = getattr(super(mixin, made), hook, None)
         if method is None and any(hook in vars(base) for base in below):
-            raise BindingError(f"{made.__name__}: {mixin.__name__} has to stand before the trainer that it changes")
+            raise BindingError(f"{made.__name__}: {mixin.__name__} must come before the trainer that it changes")
         if method is None:
             raise BindingError(f"{made.__name__} has no `{hook}` to hook into{tested}")
         try:
@@ -89,7 +89,7 @@ def all_weights(spec: Spec, weights: list[float], passed: int, functions: int) -
         return [*weights, *[1.0] * (functions - passed)]
     added = f", and {functions - passed} of {spec.name} after them" if functions > passed else ""
     raise BindingError(
-        f"`reward_weights` has {len(weights)} values for {passed} reward functions{added}: leave it out and give "
+        f"`reward_weights` has {len(weights)} values for {passed} reward functions{added}: remove it and give "
         "components a `weight:`"
     )
 
@@ -103,7 +103,7 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
             continue  # as without it
         if value not in defaults:
             problems.append(
-                f"`{name}={value!r}` has no effect on the advantages of {spec.name}: leave it out and {instead}"
+                f"`{name}={value!r}` has no effect on the advantages of {spec.name}: remove it and {instead}"
             )
     if trainer._name == "RLOO" and trainer.beta != 0 and spec.program.copies is not None:
         problems.append(
@@ -112,8 +112,8 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
         )
     if spec.condition is not None and getattr(trainer, "use_vllm", False) and trainer.vllm_mode == "server":
         problems.append(
-            "`vllm_mode='server'` generates every completion of a group from one prompt, and the reward tokens of "
-            f"{spec.name} give each its own; use `vllm_mode='colocate'`"
+            "`vllm_mode='server'` generates every completion of a group from one prompt, but the reward tokens of "
+            f"{spec.name} differ within a group; use `vllm_mode='colocate'`"
         )
     if move_rows and spec.program.copies is None:
         problems.append(f"`move_rows=True`: {spec.name} has no `refill`, so no row would move")
@@ -122,7 +122,7 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
     if measured and tools and args.mask_truncated_completions:
         problems.append(
             "`mask_truncated_completions=True` hides which tokens of a completion are a tool's, so `tokens` cannot "
-            "be counted; pass a reward function called `tokens`, or do without the mask"
+            "be counted; pass a reward function called `tokens`, or remove that setting"
         )
     if problems:
         raise BindingError("\n".join(problems))
@@ -146,7 +146,7 @@ def check_columns(trainer, spec: Spec) -> None:
     for name in spec.columns:
         if name in rewards:
             if spec.program.columns[name].domain.symbols is not None:
-                problems.append(f"reward function `{name}` gives numbers, and {spec.name} declares names")
+                problems.append(f"reward function `{name}` returns numbers, but {spec.name} declares names")
             continue
         for label, columns in found.items():
             if columns is not None and name not in columns and name not in AUTOMATIC and not open_ended:
@@ -155,16 +155,14 @@ def check_columns(trainer, spec: Spec) -> None:
                 wanted = "name" if spec.program.columns[name].domain.symbols is not None else "number"
                 if not _plain(sets[label], name, wanted):
                     problems.append(
-                        f"column `{name}` of `{label}` holds {sets[label].features[name]}: not one {wanted} a row"
+                        f"column `{name}` of `{label}` holds {sets[label].features[name]}, not one {wanted} a row"
                     )
     for name, field in _fields(trainer, spec):
         for label, columns in found.items():
             if columns is not None and field not in columns and not open_ended:
                 gone = field in (sets[label].column_names or ())
-                way_out = (
-                    "set `remove_unused_columns=False`" if gone else f"say where it is: `with: {{{field}: COLUMN}}`"
-                )
-                problems.append(f"`{label}` has no column `{field}`, which `{name}` is measured against; {way_out}")
+                fix = "set `remove_unused_columns=False`" if gone else f"name its column: `with: {{{field}: COLUMN}}`"
+                problems.append(f"`{label}` has no column `{field}`, which the reward function `{name}` reads; {fix}")
     if problems:
         raise BindingError("\n".join(problems))
 
@@ -179,10 +177,10 @@ def check_ambiguous(spec: Spec, rewards: list[str], names: set[str]) -> None:
     """Raise BindingError if a column of the spec has two sources."""
     problems = []
     for name in spec.columns:
-        if name in names and name in rewards and name not in spec.uses:  # one that the spec measures is that
+        if name in names and name in rewards and name not in spec.uses:  # the spec's own function has precedence
             problems.append(f"`{name}` is a reward function and a column of the data set: rename one of them")
         elif name in names and name in AUTOMATIC:
-            problems.append(f"`{name}` is a column of the data set, and what the trainer measures: rename the column")
+            problems.append(f"`{name}` is a column of the data set, and the trainer measures it too: rename the column")
     if problems:
         raise BindingError("\n".join(problems))
 

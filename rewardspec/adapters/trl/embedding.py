@@ -12,9 +12,11 @@ from rewardspec.text.quoting import yaml
 def files(spec: Spec, given: Given) -> dict[str, str]:
     """A configuration for `trl grpo` and `trl rloo`. Raises BindingError for a seed, or constants with commas."""
     if given.seed is not None:
-        raise BindingError("TRL draws by its own `seed`: set that, and leave the seed out here")
+        raise BindingError("TRL draws with its own `seed`: set that, and pass no seed here")
     if any("," in value for value in given.constants.values()):
-        raise BindingError("REWARDSPEC_SET separates constants by commas: change `define:` in place of such a constant")
+        raise BindingError(
+            "REWARDSPEC_SET separates constants by commas: change `define:` instead of setting such a constant"
+        )
     text = spec.source.text
     variables = {"REWARDSPEC": text if text.endswith("\n") else f"{text}\n"}  # a text without a break is a path
     if spec.dialect:
@@ -25,7 +27,9 @@ def files(spec: Spec, given: Given) -> dict[str, str]:
         variables["REWARDSPEC_SET"] = ",".join(f"{name}={value}" for name, value in given.constants.items())
     own = [name for name in others(spec, AUTOMATIC) if spec.program.columns[name].domain.symbols is None]
     functions = ["rewardspec.adapters.trl_hook.spec", *(f"my_rewards.{name}" for name in own)]
-    note = "# my_rewards: a function for each, wherever it is; a column of the data set needs none\n" if own else ""
+    note = (
+        "# my_rewards: your module with a function for each name; a column of the data set needs none\n" if own else ""
+    )
     lines = f"""# {head(spec, "TRL 1.16.0")}
 # Usage: trl grpo --config trl.yaml, with model, data set and settings added.
 {yaml({"env": variables})}{note}{yaml({"reward_funcs": functions})}"""

@@ -43,11 +43,11 @@ def options(variables: Mapping[str, str]) -> dict:
     for part in filter(None, (p.strip() for p in variables.get("REWARDSPEC_SET", "").split(","))):
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip():
-            raise BindingError(f"REWARDSPEC_SET holds `{part}`: it is name=value, separated by commas")
+            raise BindingError(f"REWARDSPEC_SET has `{part}`: write name=value, separated by commas")
         constants[name.strip()] = value.strip()
     move_rows = variables.get("REWARDSPEC_MOVE_ROWS", "0")
     if move_rows not in ("0", "1"):
-        raise BindingError(f"REWARDSPEC_MOVE_ROWS is `{move_rows}`: it is 0 or 1")
+        raise BindingError(f"REWARDSPEC_MOVE_ROWS is `{move_rows}`: write 0 or 1")
     return {
         "spec": variables["REWARDSPEC"],
         "dialect": variables.get("REWARDSPEC_DIALECT") or None,

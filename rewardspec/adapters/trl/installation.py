@@ -44,8 +44,8 @@ def install(
             trainer.__init__ = _with_spec(trainer, ours)
         elif before[0].fingerprint != read.fingerprint or before[1] != move_rows:
             raise BindingError(
-                f"{before[0].name} was installed before, and now {read.name} (or the same with other constants, "
-                "dialect or `move_rows`): one process has one spec"
+                f"{before[0].name} is already installed, so {read.name} (or the same with other constants, "
+                "dialect or `move_rows`) cannot be: a process has one spec"
             )
         _installed[trainer], _allowed[trainer] = (read, move_rows), allow_python
 

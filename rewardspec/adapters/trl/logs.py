@@ -22,7 +22,7 @@ def log_result(trainer, mode: str, logged: int, columns: dict, result, advantage
         metrics[f"rewardspec/raw/{name}"].append(mean)
     for name, value in found.items():
         metrics[f"rewardspec/{name}"].append(value)
-    for name in ("mean", "std"):  # what stands for reward functions measures nothing
+    for name in ("mean", "std"):  # the placeholder for reward functions measures nothing
         metrics.pop(f"rewards/{no_reward.__name__}/{name}", None)
     trainer._logs["rewards"].pop(no_reward.__name__, None)
 

@@ -44,7 +44,7 @@ def moved(out: dict, rows: torch.Tensor, advantages: torch.Tensor, accelerator, 
             found[name] = accelerator.gather(value.contiguous())[rows]
         elif name not in ("advantages", "num_items_in_batch"):
             raise BindingError(
-                f"`move_rows=True` cannot move `{name}`; without it the same groups are weighted instead"
+                f"`move_rows=True` cannot move `{name}`: remove the option to weight the same groups instead"
             )
     if "num_items_in_batch" in out:
         mask = found["completion_mask"] * found.get("tool_mask", 1)

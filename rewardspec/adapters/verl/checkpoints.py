@@ -27,10 +27,10 @@ def check_checkpoint(trainer) -> None:
     found = record.read(folder)
     if may_resume_changed(trainer.config):
         told = found.get("fingerprint") if isinstance(found, dict) else None
-        logger.warning("rewardspec: going on from %s, fingerprint %s", folder, shorten(str(told or "unknown")))
+        logger.warning("rewardspec: resuming from %s, fingerprint %s", folder, shorten(str(told or "unknown")))
         return
-    way_out = f"+algorithm.{NAME}.resume_changed=true"
-    if told := record.compare(found, trainer.rewardspec.spec, folder, way_out):
+    option = f"+algorithm.{NAME}.resume_changed=true"
+    if told := record.compare(found, trainer.rewardspec.spec, folder, option):
         logger.warning("rewardspec: %s", told)
 
 

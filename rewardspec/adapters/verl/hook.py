@@ -94,7 +94,7 @@ def _trainer_init(served_by: str) -> Callable:
             self.rewardspec = Advantages(*settings(config)) if chosen(config) else None
             if self.rewardspec is not None:
                 if not is_wrapped(getattr(type(self), served_by)):
-                    raise BindingError(f"{type(self).__name__} has a `{served_by}` of its own: {NOT_SERVED}")
+                    raise BindingError(f"{type(self).__name__} overrides `{served_by}`: {NOT_SERVED}")
                 check_workers(config)
             return original(self, *args, **kwargs)
 
@@ -111,7 +111,7 @@ def _in_main(module: ModuleType) -> None:
             runner = next(iter(args), kwargs.get("task_runner_class"))
             name = getattr(getattr(runner, "__ray_metadata__", None), "class_name", None)
             if chosen(config) and name in OTHER_RUNNERS:
-                raise BindingError(f"verl.experimental.{OTHER_RUNNERS[name]} is not served: {NOT_SERVED}")
+                raise BindingError(f"verl.experimental.{OTHER_RUNNERS[name]} is not supported: {NOT_SERVED}")
             check_run(config)
             return original(config, *args, **kwargs)
 
@@ -292,7 +292,7 @@ def _contained(patch: Callable) -> Callable:
         try:
             patch(module)
         except Exception as error:
-            _lacks(f"`{module.__name__}` as it was ({type(error).__name__}: {error})")
+            _lacks(f"compatible `{module.__name__}` ({type(error).__name__}: {error})")
 
     return wrapper
 

@@ -46,17 +46,17 @@ def settings(config) -> tuple[Spec, int]:
     section = _plain(config.algorithm.get(NAME, None)) or {}
     problems = [f"this verl has no {hook}: the adapter was tested with {', '.join(TESTED)}" for hook in missing_hooks]
     if not isinstance(section, Mapping):
-        raise BindingError(f"algorithm.{NAME} is {section!r}: it holds {', '.join(KEYS)}")
+        raise BindingError(f"algorithm.{NAME} is {section!r}: the keys are {', '.join(KEYS)}")
     for key in section:
         if key not in (*KEYS, *CARRIED):
-            problems.append(f"algorithm.{NAME}.{key} is not known: there are {', '.join(KEYS)}")
+            problems.append(f"unknown key algorithm.{NAME}.{key}: the keys are {', '.join(KEYS)}")
     seed = section.get("seed", 0)
     if not isinstance(seed, int) or isinstance(seed, bool):
-        problems.append(f"algorithm.{NAME}.seed is {seed!r}: it is a whole number")
+        problems.append(f"algorithm.{NAME}.seed is {seed!r}: expected an integer")
     if not isinstance(section.get("resume_changed", False), bool):
-        problems.append(f"algorithm.{NAME}.resume_changed is {section['resume_changed']!r}: it is true or false")
+        problems.append(f"algorithm.{NAME}.resume_changed is {section['resume_changed']!r}: expected true or false")
     if not section.get("spec"):
-        problems.append(f"algorithm.{NAME}.spec is not set: +algorithm.{NAME}.spec=PATH (or the text of a spec)")
+        problems.append(f"algorithm.{NAME}.spec is not set: add +algorithm.{NAME}.spec=PATH (or the text of a spec)")
         raise BindingError("\n".join(problems))
     try:
         spec = _read(section)
@@ -102,29 +102,29 @@ def _contradictions(config, spec: Spec) -> list[str]:
     def get(path, default=None):
         return _get(config, path, default)
 
-    def refuse(setting, way_out):
-        found.append(f"{setting}={get(setting)} has no effect under algorithm.adv_estimator={NAME}: {way_out}")
+    def refuse(setting, fix):
+        found.append(f"{setting}={get(setting)} has no effect under algorithm.adv_estimator={NAME}: {fix}")
 
     if get("algorithm.use_kl_in_reward"):
-        refuse("algorithm.use_kl_in_reward", "for a KL penalty take actor_rollout_ref.actor.use_kl_loss=true")
+        refuse("algorithm.use_kl_in_reward", "for a KL penalty set actor_rollout_ref.actor.use_kl_loss=true")
     if not get("algorithm.norm_adv_by_std_in_grpo", True):
-        refuse("algorithm.norm_adv_by_std_in_grpo", "leave it out, and say `advantage: dr_grpo` in the spec")
+        refuse("algorithm.norm_adv_by_std_in_grpo", "remove it, and write `advantage: dr_grpo` in the spec")
     for name in ("gamma", "lam"):
         if get(f"algorithm.{name}", 1.0) != 1.0:
-            refuse(f"algorithm.{name}", "leave it out: a spec gives one advantage to a whole response")
+            refuse(f"algorithm.{name}", "remove it: a spec gives one advantage to a whole response")
     if get("algorithm.use_pf_ppo"):
-        refuse("algorithm.use_pf_ppo", "leave it out: it belongs to adv_estimator=gae")
+        refuse("algorithm.use_pf_ppo", "remove it: it belongs to adv_estimator=gae")
     if get("algorithm.gdpo_reward_keys"):
-        refuse("algorithm.gdpo_reward_keys", "leave it out: the spec names its components")
+        refuse("algorithm.gdpo_reward_keys", "remove it: the spec names its components")
     if get("algorithm.gdpo_reward_weights"):
-        refuse("algorithm.gdpo_reward_weights", "leave it out, and give `weight:` to components of the spec")
+        refuse("algorithm.gdpo_reward_weights", "remove it, and give `weight:` to components of the spec")
     if get("critic.enable"):
-        refuse("critic.enable", "leave it out: a critic would be trained, and no advantage be worked out from it")
+        refuse("critic.enable", "remove it: no advantage would be computed from the critic")
     overlong = "reward.reward_kwargs.overlong_buffer_cfg.enable"
     if get(overlong) and "score" not in spec.columns:
-        refuse(overlong, "say `overlong(tokens, LIMIT, BUFFER)` in the spec, or read `score` there")
+        refuse(overlong, "write `overlong(tokens, LIMIT, BUFFER)` in the spec, or read `score` there")
     if get("custom_reward_function.path") and not get("reward.custom_reward_function.path"):
-        found.append("custom_reward_function.path is ignored by verl: it is reward.custom_reward_function.path now")
+        found.append("verl ignores custom_reward_function.path: set reward.custom_reward_function.path")
     manager = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
     if spec.condition is not None and get(manager):
         found.append(f"{manager}={get(manager)}: reward tokens (`condition:`) need verl's own agent loop manager")
@@ -140,13 +140,13 @@ def _filter_problems(config, spec: Spec) -> list[str]:
     metric, sampler = _get(config, f"{where}.metric"), "trainer.v1.sampler.custom_sampler.path"
     if metric not in (None, "reward", NAME):
         found.append(
-            f"{where}.metric={metric} has no effect under algorithm.adv_estimator={NAME}: groups without signal under "
-            f"the spec are filtered; leave it out, or set {where}.metric={NAME}"
+            f"{where}.metric={metric} has no effect under algorithm.adv_estimator={NAME}: groups that are dead under "
+            f"the spec are filtered; remove it, or set {where}.metric={NAME}"
         )
     if not _get(config, "trainer.use_v1", True):
-        found.append(f"{where}.enable=True is ignored by verl with trainer.use_v1=False: leave one of them out")
+        found.append(f"{where}.enable=True has no effect with trainer.use_v1=False: remove one of the two")
     if _get(config, sampler):
-        found.append(f"{sampler}={_get(config, sampler)} filters groups by itself: leave it or {where}.enable out")
+        found.append(f"{sampler}={_get(config, sampler)} already filters groups: remove it or {where}.enable")
     return found
 
 
@@ -170,7 +170,7 @@ def check_run(config) -> None:
         if _get(config, f"algorithm.{NAME}"):
             raise BindingError(
                 f"algorithm.{NAME} is set, but algorithm.adv_estimator={config.algorithm.adv_estimator} does not "
-                f"read it: set algorithm.adv_estimator={NAME}, or leave algorithm.{NAME} out"
+                f"read it: set algorithm.adv_estimator={NAME}, or remove algorithm.{NAME}"
             )
         return
     spec, _ = settings(config)
@@ -193,7 +193,7 @@ def _check_start(config, spec: Spec) -> None:
     if _get(config, "actor_rollout_ref.rollout.n") == 1 and _needs_groups(spec):
         problems.append(
             "actor_rollout_ref.rollout.n=1: in groups of one no rollout has an advantage; set "
-            "actor_rollout_ref.rollout.n=8, say, or compare with the batch in the spec"
+            "actor_rollout_ref.rollout.n=8, for example, or compare with the batch in the spec"
         )
     problems += reward_problems(config)
     if problems:
@@ -232,13 +232,13 @@ def _import_in_actors(config) -> None:
             return
         if left := [name for name in _names(given) if name not in _names(of_job)]:
             raise BindingError(
-                f"{where}.{MODULES}={given}, but the job's own runtime environment has {of_job}, and Ray takes one of "
-                f"them: add {','.join(left)} there, and leave this out"
+                f"{where}.{MODULES}={given}, but the job's own runtime environment has {of_job}, and Ray accepts only "
+                f"one: add {','.join(left)} there, and remove this"
             )
         if ADAPTER not in _names(of_job) and not _is_plugin(job_variables()):
             raise BindingError(
-                f"the job's own runtime environment has {MODULES}={of_job!r}, which workers import, and not the "
-                f"adapter: say {','.join([*_names(of_job), ADAPTER])} there"
+                f"the job's own runtime environment has {MODULES}={of_job!r}, which workers import, without "
+                f"the adapter: set {','.join([*_names(of_job), ADAPTER])} there"
             )
         if given is not None:
             del OmegaConf.select(config, where)[MODULES]
@@ -290,7 +290,7 @@ def _other_spec(config, scored: Spec) -> list[str]:
     constants = ", ".join(f"{name}={value}" for name, value in (section.get("constants") or {}).items())
     constants = f" with constants {constants}" if constants else ""
     return [
-        f"it scores by {shorten(scored.name)!r}, fingerprint {scored.fingerprint}, and advantages are of "
+        f"it scores by {shorten(scored.name)!r}, fingerprint {scored.fingerprint}, but advantages are by "
         f"{shorten(own.name)!r}{constants}, fingerprint {own.fingerprint}: load one file with the same constants in "
         "both, `for_verl(rewardspec.load(PATH, constants={...}))`, or let `rewardspec compile SPEC --target verl "
         "--set NAME=VALUE -o DIR` write both"

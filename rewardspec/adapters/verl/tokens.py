@@ -19,7 +19,7 @@ def draw_for_prompts(trainer, batch) -> None:
     else:
         sizes = [trainer.config.actor_rollout_ref.rollout.n] * len(batch)
     at, before = getattr(trainer, "_rewardspec_submitted", (step, 0))
-    before = before if at == step else 0  # prompts of a step can come in several lots: each has a place of its own
+    before = before if at == step else 0  # prompts of a step can come in several batches: each has a separate place
     places = range(before, before + len(sizes))
     groups = [*range(before), *(place for place, n in zip(places, sizes, strict=True) for _ in range(n))]
     names = iter(condition.draw(groups, seed, step)[before:])
@@ -38,6 +38,6 @@ def conditioned(condition: RewardTokens, rollout: dict, validate: bool) -> dict:
     """The input of an agent loop: `rollout` with its token in the prompt; in validation with the best token."""
     names = condition.best if validate else rollout.get(TOKEN)
     if names is None:
-        raise BindingError("this rollout was given no reward token: the adapter is not in force in the trainer")
+        raise BindingError("this rollout has no reward token: the adapter is not in force in the trainer")
     name = names if isinstance(names, str) else names[rollout["session_id"]]
     return rollout | {TOKEN: name, "raw_prompt": condition.render(list(rollout["raw_prompt"]), name)}
