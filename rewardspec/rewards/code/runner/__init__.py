@@ -1,6 +1,6 @@
-"""What runs in the processes of a program under test: the standard library alone, and it never sees a trainer.
+"""The code that runs in the processes of a program under test. It uses only the standard library, and no trainer.
 
 supervise.py is the process that the sandbox starts. It confines itself (confine.py), forks one process for each
-test that runs the program, or for a test in Python one that holds the program (converse.py) and one that holds the
-test (tester.py); what the two say to each other is plain data (plain.py).
+test that runs the program. For a test in Python it forks two: one holds the program (converse.py), the other the test
+(tester.py). They exchange plain data (plain.py).
 """

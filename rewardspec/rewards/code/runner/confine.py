@@ -1,9 +1,9 @@
-"""What a process of a program under test can reach and use up. Linux, by ctypes: Python has no names for most of it.
+"""Limits on what a process of a program under test can reach and use. Linux only, by ctypes: Python lacks most calls.
 
-In the modes `root` and `user` it has namespaces of its own: no network, no other process, and of the file system
-only the Python installation and the system's libraries, read-only, beside an empty folder in memory. `root` needs
-CAP_SYS_ADMIN, `user` a kernel that gives user namespaces to everyone. In `root` and `other`, for which root alone has
-the right, programs are a user of their own. `limits` is what is left without all that.
+In the modes `root` and `user` the process has separate namespaces: no network and no other processes; of the file
+system only the Python installation and the system's libraries, read-only, and an empty folder in memory. `root` needs
+CAP_SYS_ADMIN, `user` a kernel that lets every user create namespaces. In `root` and `other`, which only root can use,
+programs run as a separate user. `limits` has only resource limits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 
 MODES = ("root", "user", "other", "limits")  # from the strictest
 PROCESSES = 64  # processes and threads of a program
-FILES = 128  # open ones
+FILES = 128  # open files
 FILE_BYTES = 16 << 20
 FOLDER_BYTES = 64 << 20
 STACK_BYTES = 64 << 20
@@ -26,10 +26,10 @@ STACK_BYTES = 64 << 20
 _PDEATHSIG, _DUMPABLE, _NO_NEW_PRIVS, _SUBREAPER = 1, 4, 38, 36
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _RDONLY, _NOSUID, _NODEV, _BIND, _REC, _PRIVATE, _DETACH = 1, 2, 4, 0x1000, 0x4000, 0x40000, 2
-_MOUNT_SETATTR, _AT_RECURSIVE, _AT_FDCWD = 442, 0x8000, -100  # one number on every architecture
+_MOUNT_SETATTR, _AT_RECURSIVE, _AT_FDCWD = 442, 0x8000, -100  # the same number on every architecture
 _CAPABILITY_VERSION = 0x20080522
 _NOBODY = 65534
-_OWN_IDS = 0x40000000  # user ids that no system gives out
+_OWN_IDS = 0x40000000  # user ids that no system assigns
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -49,16 +49,16 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
 
 
 def die_with_parent(parent: int) -> None:
-    """End this process with the one that started it, whose id is `parent` (0 from another pid namespace)."""
+    """End this process when its parent ends. parent: the parent's id, 0 if it is in another pid namespace."""
     _prctl(_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
         os._exit(1)
 
 
 class Confinement:
-    """What is in force: `folder` is the working directory of programs, `uid` their user where they have one.
+    """The confinement of this process. folder: the working directory of programs. uid: their user, or None.
 
-    No dataclass: that module takes longer to import than a program to run.
+    Not a dataclass: importing that module takes longer than running a program.
     """
 
     def __init__(self, mode: str, folder: str, uid: int | None):
@@ -66,11 +66,11 @@ class Confinement:
 
     @property
     def alone(self) -> bool:
-        """Whether there is nothing but this process and the program's, and no file but the program's can be written."""
+        """Whether only this process and the program's are visible, and only the program's files can be written."""
         return self.mode in ("root", "user")
 
     def fresh_folder(self) -> None:
-        """Nothing that an earlier test wrote is there any more."""
+        """Empty the folder of everything that an earlier test wrote."""
         if not self.alone:
             remove(self.folder)
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -78,21 +78,21 @@ class Confinement:
                 os.chown(self.folder, self.uid, self.uid)
             return
         os.chdir("/")
-        _libc.umount2(os.fsencode(self.folder), _DETACH)  # fails before the first test, when nothing is mounted
+        _libc.umount2(os.fsencode(self.folder), _DETACH)  # fails before the first test: nothing is mounted yet
         own = f",uid={self.uid},gid={self.uid}" if self.uid is not None else ""
         _mount("tmpfs", self.folder, "tmpfs", _NOSUID | _NODEV, f"size={FOLDER_BYTES},nr_inodes=4096,mode=700{own}")
 
     def kill_all(self) -> None:
-        """End every process of the program, and wait until none is left."""
+        """Kill every process of the program, and wait until all have ended."""
         if self.alone:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)  # this is process 1: everything else there is the program's
+                os.kill(-1, signal.SIGKILL)  # this is process 1: all others are the program's
         elif self.uid is not None:
             killer = os.fork()
             if killer == 0:
                 with contextlib.suppress(OSError):
                     os.setresuid(self.uid, self.uid, self.uid)
-                    os.kill(-1, signal.SIGKILL)  # everything else of this user
+                    os.kill(-1, signal.SIGKILL)  # all other processes of this user
                 os._exit(0)
             os.waitpid(killer, 0)
         while True:
@@ -104,7 +104,7 @@ class Confinement:
                 return
 
     def drop(self, memory: int, seconds: float) -> None:
-        """Give up every right, for good. memory: bytes of address space; seconds: of processor time, at least."""
+        """Give up all privileges for good. memory: bytes of address space; seconds: of CPU time, at least."""
         own = _threads_of(os.getuid()) if self.mode == "limits" else 0
         limits = {
             resource.RLIMIT_AS: memory,
@@ -126,23 +126,23 @@ class Confinement:
         if self.uid is not None:
             os.setgroups([])
             os.setresgid(self.uid, self.uid, self.uid)
-            os.setresuid(self.uid, self.uid, self.uid)  # takes every capability
+            os.setresuid(self.uid, self.uid, self.uid)  # drops every capability
         elif self.mode == "user":
             header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
             _call("capset", _libc.capset(header, (ctypes.c_uint32 * 6)()))
         _prctl(_NO_NEW_PRIVS, 1)
-        die_with_parent(0)  # a change of user takes it off
+        die_with_parent(0)  # a change of user has cleared it
 
 
 def hide() -> None:
-    """Let no process of the same user look into this one."""
+    """Prevent processes of the same user from inspecting this one."""
     _prctl(_DUMPABLE, 0)
 
 
 def enter(mode: str, folder: str) -> Confinement:
-    """Confine this process and all that it forks. folder: an empty one. Raises OSError where the kernel refuses.
+    """Confine this process and its forks. folder: an empty folder. Raises OSError if the kernel refuses.
 
-    In a mode with namespaces what goes on after the call is process 1 of a new one; its parent waits in here.
+    In a mode with namespaces the call returns in a new process, which is process 1; the calling one waits and exits.
     """
     uid = _OWN_IDS + os.getpid() if mode in ("root", "other") else None
     if mode in ("other", "limits"):
@@ -159,7 +159,7 @@ def enter(mode: str, folder: str) -> Confinement:
         _write("/proc/self/gid_map", f"{_NOBODY} {group} 1")
     first = os.fork()
     if first:
-        os.close(1)  # whoever reads what comes of this waits for the other process alone
+        os.close(1)  # so that a reader of the output waits only for the new process
         os.waitpid(first, 0)
         os._exit(0)
     die_with_parent(0)
@@ -167,7 +167,7 @@ def enter(mode: str, folder: str) -> Confinement:
 
 
 def _new_root(root: str) -> str:
-    """Make `root` the whole file system; where its working directory is."""
+    """Make `root` the root of the file system, and return the programs' folder in it."""
     _mount("none", "/", None, _REC | _PRIVATE)
     _mount("tmpfs", root, "tmpfs", _NOSUID, "size=1m,mode=755")
     shown = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache", *sys.path]
@@ -187,7 +187,7 @@ def _new_root(root: str) -> str:
         _mount(path, inside, None, _BIND | _REC)
     for name in ("dev", "program"):
         os.mkdir(f"{root}/{name}")
-    if not os.path.lexists(f"{root}/tmp"):  # Python itself may be in there
+    if not os.path.lexists(f"{root}/tmp"):  # Python may be installed there
         os.symlink("program", f"{root}/tmp")
     _restrict(root, _RDONLY | _NOSUID | _NODEV, _AT_RECURSIVE)
     _mount("tmpfs", f"{root}/dev", "tmpfs", _NOSUID, "size=64k,mode=755")
@@ -195,7 +195,7 @@ def _new_root(root: str) -> str:
         _write(f"{root}/dev/{name}", "")
         _mount(f"/dev/{name}", f"{root}/dev/{name}", None, _BIND)
     _restrict(f"{root}/dev", _RDONLY | _NOSUID, 0)
-    os.chroot(root)  # nobody in there can leave it: that takes a capability, and a namespace that gives one is refused
+    os.chroot(root)  # leaving it needs a capability, and namespaces that give one are refused
     os.chdir("/")
     return "/program"
 
@@ -207,8 +207,8 @@ def _restrict(path: str, flags: int, how: int) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder of a program that has ended, whatever is in it."""
-    import subprocess  # slow to import, and not needed where there are namespaces
+    """Remove the folder of a program that has ended, with any content."""
+    import subprocess  # slow to import, and not needed with namespaces
 
     for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # any depth; neither follows links
         subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
@@ -220,7 +220,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _stat(pid: str) -> list[str]:
-    """The fields of a process from its state on; none where it has ended."""
+    """The fields of a process in /proc, from its state on; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()
@@ -229,7 +229,7 @@ def _stat(pid: str) -> list[str]:
 
 
 def _descendants() -> set[int]:
-    """Whoever this process or one of its descendants started; orphans come to this process."""
+    """The ids of all descendants of this process, which adopts orphans."""
     parents = {int(pid): _stat(pid)[1:2] for pid in os.listdir("/proc") if pid.isdigit()}
     found: set[int] = set()
     last = {os.getpid()}
@@ -241,7 +241,7 @@ def _descendants() -> set[int]:
 
 def _kill_descendants() -> None:
     stopped: set[int] = set()
-    while new := _descendants() - stopped:  # one that is stopped starts no other, and counts in the limit
+    while new := _descendants() - stopped:  # a stopped process starts no other, and counts in the limit
         for pid in new:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
@@ -252,7 +252,7 @@ def _kill_descendants() -> None:
 
 
 def _threads_of(uid: int) -> int:
-    """How many threads the user has: the kernel's limit counts those too."""
+    """The number of the user's threads, which the kernel's limit includes."""
     total = 0
     for pid in os.listdir("/proc"):
         with contextlib.suppress(OSError, IndexError):

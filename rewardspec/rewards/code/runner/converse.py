@@ -1,4 +1,4 @@
-"""The process that holds a program, and how another talks to it."""
+"""The process that holds a program, and the channel to the process of a test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rewardspec.rewards.code.runner.plain import decode, encode
 
-TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than running a program
 if TYPE_CHECKING:
     from typing import Any
 
@@ -34,12 +34,12 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-class Gone(BaseException):  # no `except Exception` of a test or a program takes it for an error that it waits for
-    """The other process has ended, or says what cannot be understood."""
+class Gone(BaseException):  # not an Exception, so that `except Exception` of a test or program does not catch it
+    """The other process has ended or sent an invalid message."""
 
 
 class Channel:
-    """Messages, one a line, over a socket; the values in them by reference where they are no plain data."""
+    """JSON messages over a socket, one for each line. Values other than plain data are sent as references."""
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
@@ -48,7 +48,7 @@ class Channel:
     def send(self, message: dict[str, Any]) -> None:
         text = json.dumps(message).encode()
         if len(text) > LONGEST:
-            raise ValueError("too long a value")
+            raise ValueError("the value is too long")
         try:
             self.connection.sendall(text + b"\n")
         except OSError:
@@ -76,7 +76,7 @@ class Channel:
 
 
 def hold_program(run: Callable[[], dict[str, object]], setup: str, connection: socket.socket) -> None:
-    """Does what the other process asks for, until that ends; first to `run` the program, which gives its names."""
+    """Answer the other process's requests until it ends. run: runs the program and returns its names."""
     channel = Channel(connection)
     objects: list[object] = []
 
@@ -109,7 +109,7 @@ def hold_program(run: Callable[[], dict[str, object]], setup: str, connection: s
             args = from_wire(message["args"])
             value = _OPERATIONS[message["operation"]](*args)
             reply = {"value": to_wire(value)}
-            if message["operation"] == "call":  # what the call changed in its arguments
+            if message["operation"] == "call":  # arguments that the call may have changed
                 reply["args"] = [to_wire(arg) if type(arg) in MUTABLE else None for arg in args[1]]
             return reply
         except Gone:

@@ -1,7 +1,7 @@
-"""Values as JSON: what one process says to another that does not trust it.
+"""Values as JSON, for processes that do not trust each other.
 
-Nothing is ever built from it but the types named here, so that no value brings code of the program with it:
-an object of the program's own class is a reference, which means something in the program's process alone.
+Decoding creates only the types named here, so that no value carries code of the program: an object of the program's
+own classes is sent as a reference, which is valid only in the program's process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import decimal
 import fractions
 from collections.abc import Callable, Iterable
 
-TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than running a program
 if TYPE_CHECKING:
     from typing import Any
 
@@ -29,7 +29,11 @@ _TABLES: dict[str, Callable[[Any], object]] = {
     "Counter": collections.Counter,
 }
 _TEXTUAL: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = {  # type, to text, from text
-    "int": (int, lambda x: format(x, "x"), lambda text: int(text, 16)),  # decimal digits of a huge one take too long
+    "int": (
+        int,
+        lambda x: format(x, "x"),
+        lambda text: int(text, 16),
+    ),  # hexadecimal: decimal digits of a huge integer take too long
     "bytes": (bytes, bytes.hex, bytes.fromhex),
     "bytearray": (bytearray, bytearray.hex, bytearray.fromhex),
     "complex": (complex, repr, complex),
@@ -45,7 +49,7 @@ _EXACT = 1 << 53
 
 
 def encode(value: Any, refer: Callable[[object], object]) -> object:
-    """The value for `json.dumps`; `refer` gives the id of one that is no plain data.
+    """The value in a form for `json.dumps`. refer: returns the id of an object that is not plain data.
 
     An object of a subclass is sent as its base class: a named tuple as a tuple. Raises RecursionError.
     """
@@ -70,10 +74,10 @@ def encode(value: Any, refer: Callable[[object], object]) -> object:
 
 
 def decode(data: object, referred: Callable[[object], object]) -> Any:
-    """The value that `encode` was given. Raises ValueError, TypeError or RecursionError for anything else."""
+    """The value that `encode` received. Raises ValueError, TypeError or RecursionError for malformed data."""
     if not isinstance(data, list):
         if isinstance(data, dict):
-            raise ValueError("no value")
+            raise ValueError("not an encoded value")
         return data
     name, content = data
     if name in _SERIES:
@@ -85,5 +89,5 @@ def decode(data: object, referred: Callable[[object], object]) -> Any:
     if name == "reference":
         return referred(content)
     if name not in _TEXTUAL:
-        raise ValueError("no value")
+        raise ValueError("not an encoded value")
     return _TEXTUAL[name][2](content)

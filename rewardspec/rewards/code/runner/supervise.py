@@ -1,7 +1,7 @@
-"""The process that a sandbox starts: runs a program on all its tests, one after the other, and reports on them.
+"""The process that a sandbox starts: it runs a program on its tests, one after the other.
 
 It reads a request from file 0 and writes JSON lines to file 1: `{"ready": true}` or `{"refused": why}`, then one for
-each test. What tests in Python expect lies in a file of its own, which no process that runs the program has open.
+each test. Expected values of tests in Python are in a separate file, which the program's processes never have open.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Callable
 
 from rewardspec.rewards.code.runner.confine import Confinement, die_with_parent, enter, hide
 
-TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than running a program
 if TYPE_CHECKING:
     from typing import Any
 
 TESTER_BYTES = 1 << 30  # of address space
-# what programs like to import: once here instead of once a test
+# modules that programs often import: imported once here instead of in each test
 COMMON: tuple[str, ...] = (
     "bisect",
     "collections",
@@ -45,10 +45,10 @@ def main() -> None:
         request = json.load(file)
     die_with_parent(request["parent"])
     in_python = request["secrets"] is not None
-    if in_python:  # for the others these take longer than a program does, and later the file system is another
+    if in_python:  # only then: it is slow; and before `enter`, which changes the file system
         importlib.import_module("rewardspec.rewards.code.runner.tester")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a trainer may ignore or block it, and that is inherited
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a trainer may ignore or block it, which is inherited
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
         confinement = enter(request["mode"], request["folder"])
@@ -82,16 +82,16 @@ def _report(line: dict[str, Any]) -> None:
 
 
 def _fork(confinement: Confinement, memory: int, seconds: float, keep: dict[int, int], run: Callable[[], int]) -> int:
-    """Start a confined process that does `run` and ends with its status, and give its id.
+    """The id of a new confined process, which calls `run` and exits with its status.
 
-    keep: the files that it has, by their numbers there; anything else is closed, and 0, 1 and 2 are empty.
+    keep: its open files, by their numbers there. All others are closed; 0, 1 and 2 are /dev/null if not given.
     """
     pid = os.fork()
     if pid:
         return pid
     status = 1
     try:
-        high = {number: os.dup2(file, 200 + number) for number, file in keep.items()}  # so that none is overwritten
+        high = {number: os.dup2(file, 200 + number) for number, file in keep.items()}  # so that no file is overwritten
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in {0, 1, 2, *high}:
             os.dup2(high.get(number, nothing), number)
@@ -106,7 +106,7 @@ def _fork(confinement: Confinement, memory: int, seconds: float, keep: dict[int,
 
 
 def _run_with_input(confinement: Confinement, request: dict[str, Any], i: int, seconds: float) -> dict[str, Any]:
-    """One test by standard input: what the program wrote, and how it ended."""
+    """The output of the program on one test by standard input, and how it ended."""
     source = os.memfd_create("input")
     _write_all(source, request["inputs"][i].encode("utf-8", "surrogatepass"))
     os.lseek(source, 0, os.SEEK_SET)
@@ -134,7 +134,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _as_main(program: str) -> int:
-    """Run the program as a script, to its very end; its exit status."""
+    """Run the program as a script, with its exit handlers; its exit status."""
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
@@ -159,7 +159,7 @@ def _as_main(program: str) -> int:
 
 
 def run_program(program: str, name: str) -> dict[str, object]:
-    """The names of the program after it ran as the module `name`. Raises what it raises."""
+    """The names of the program after running as the module `name`. Raises its exceptions."""
     module = types.ModuleType(name)
     sys.modules[name] = module
     exec(compile(program, "<program>", "exec", dont_inherit=True), module.__dict__)
@@ -167,7 +167,7 @@ def run_program(program: str, name: str) -> dict[str, object]:
 
 
 def _watch(pid: int, reader: int, most: int, seconds: float) -> tuple[bytes, str]:
-    """What comes from `reader` until the process ends, and how it ended; one that has to be killed still runs."""
+    """The output in `reader` until the process ends, and how it ended. After "timeout" and "output" it still runs."""
     end = time.monotonic() + seconds
     parts: list[bytes] = []
     length = 0
@@ -198,7 +198,7 @@ def _watch(pid: int, reader: int, most: int, seconds: float) -> tuple[bytes, str
 
 
 def _rest(reader: int, most: int) -> bytes:
-    """What is left in a pipe that nobody writes to any more."""
+    """The rest of a pipe without writers."""
     os.set_blocking(reader, False)
     parts = []
     while most > 0:
@@ -214,7 +214,7 @@ def _rest(reader: int, most: int) -> bytes:
 
 
 def _run_test_in_python(confinement: Confinement, request: dict[str, Any], i: int, seconds: float) -> dict[str, Any]:
-    """One test in Python: whether it holds, and how it ended."""
+    """Whether one test in Python passes, and how it ended."""
     import socket
 
     from rewardspec.rewards.code.runner.converse import Gone, hold_program

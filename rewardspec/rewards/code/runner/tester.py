@@ -1,7 +1,7 @@
-"""The process that holds a test in Python, and asks the one that holds the program.
+"""The process that holds a test in Python, and sends requests to the one that holds the program.
 
-The two exchange plain values. The program's process never sees what is expected, and this one runs nothing of the
-program: a returned object with an `==` of its own, a changed `len` or an early `os._exit(0)` decide nothing.
+The two exchange plain values. The program's process never sees expected values, and this one runs no code of the
+program: a returned object with its own `==`, a changed `len` or an early `os._exit(0)` cannot pass a test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from rewardspec.rewards.code.runner.converse import MUTABLE, Channel, Gone
 from rewardspec.rewards.code.runner.plain import decode, encode
 
-TYPE_CHECKING = False  # of `typing`, which takes longer to import than a program does to run
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than running a program
 if TYPE_CHECKING:
     from typing import Any
 
@@ -25,15 +25,15 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 class ProgramError(Exception):
-    """The program raised something."""
+    """An exception of the program."""
 
 
 class Unusable(BaseException):
-    """The test asks for what cannot be done here."""
+    """The test needs something that is not supported."""
 
 
 class Remote:
-    """An object of the program, for a test. It equals nothing but another such object that says so."""
+    """An object of the program, for a test. It can equal only other such objects, if the program compares them so."""
 
     def __init__(self, tester: Tester, number: int):
         self.__dict__.update(_tester=tester, _number=number)
@@ -89,7 +89,7 @@ class Remote:
 
 
 class Tester:
-    """The test's side of the conversation."""
+    """The test's side of the exchange."""
 
     def __init__(self, connection: socket.socket):
         self.channel = Channel(connection)
@@ -99,17 +99,17 @@ class Tester:
         if isinstance(value, Remote):
             return ["program", value._number]
         if not callable(value):
-            raise Unusable(f"a {type(value).__name__} of the test cannot be handed to the program")
+            raise Unusable(f"a {type(value).__name__} of the test cannot be passed to the program")
         self.callbacks.append(value)
         return ["test", len(self.callbacks) - 1]
 
     def _referred(self, number: object) -> Remote:
         if not isinstance(number, int):
-            raise ValueError("no reference")
+            raise ValueError("not a reference")
         return Remote(self, number)
 
     def ask(self, operation: str, *args: Any) -> Any:
-        """What the program answers. Raises the built-in exception that it raised, marked as the program's."""
+        """The program's answer. Raises the built-in exception that the program raised, marked as the program's."""
         sent = list(args[1]) if operation == "call" else []
         reply = self._exchange({"operation": operation, "args": encode(list(args), self._refer)})
         changed = reply.get("args")
@@ -119,7 +119,7 @@ class Tester:
         return self._decode(reply.get("value"))
 
     def names(self, wanted: list[str]) -> dict[str, object]:
-        """Those of the names that the program has, with their values."""
+        """The values of those names that the program defines."""
         found = self._exchange({"names": wanted}).get("value")
         if not isinstance(found, dict):
             raise Gone
@@ -157,7 +157,7 @@ class Tester:
 
 
 def _replace(before: Any, after: Any) -> None:
-    """Change a container of the test as the program changed its copy."""
+    """Apply the program's changes of its copy to a container of the test."""
     if type(after) is not type(before) or after == before:
         return
     if isinstance(before, list | bytearray):
@@ -173,17 +173,17 @@ def _raised(data: object) -> BaseException:
     wanted = kind if isinstance(kind, type) and issubclass(kind, Exception) else ProgramError
     try:
         error = wanted(text)
-    except TypeError:  # a UnicodeDecodeError takes more than a text
+    except TypeError:  # such as UnicodeDecodeError, which needs more arguments
         error = ProgramError(text)
-    error.of_program = True  # type: ignore[attr-defined]  # a mark that no exception of Python has
+    error.of_program = True  # type: ignore[attr-defined]  # a mark that no other exception has
     return error
 
 
 def holds(case: dict[str, Any], connection: socket.socket) -> dict[str, bool]:
-    """Whether the test holds, and whether the program ran into an error of its own in it.
+    """Whether the test passes, and whether the program caused an error in it.
 
-    case: {"imports", "code"}, texts in Python, or {"function", "args", "expected"}. `unusable`: a test asks for what
-    is not here.
+    case: {"imports", "code"}, texts in Python, or {"function", "args", "expected"}. `unusable`: the test needs
+    something that is not available.
     """
     side = Tester(connection)
     missing: set[str] = set()
@@ -224,13 +224,13 @@ def _call_holds(side: Tester, case: dict[str, Any]) -> bool:
 
 
 def _keyed(arg: Any) -> Any:
-    """JSON has no keys but texts."""
+    """The argument with integer keys if all its keys are integers in text: JSON has only text keys."""
     whole = isinstance(arg, dict) and arg and all(_WHOLE.fullmatch(key) for key in arg)
     return {int(key): value for key, value in arg.items()} if whole else arg
 
 
 def same(value: Any, expected: Any) -> bool:
-    """Whether a returned value is what a test in JSON expects: tuples are lists there, and keys are texts.
+    """Whether a returned value equals the expected value of a test in JSON, where tuples are lists and keys are texts.
 
     Floats may differ by 1e-6, relative or absolute.
     """
@@ -256,7 +256,7 @@ def _key(key: object) -> str:
 
 
 def _test_holds(side: Tester, code: str, scope: dict[str, object], missing: set[str]) -> bool:
-    """Run a test, whose names are the program's where they are in no `scope`; those that it has not go to `missing`."""
+    """Run a test. Names outside `scope` come from the program; those that it lacks are added to `missing`."""
     tree = ast.parse(code)
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -274,10 +274,10 @@ def _test_holds(side: Tester, code: str, scope: dict[str, object], missing: set[
 
 
 def _first_called(node: ast.AST) -> list[str]:
-    """The function that is called first, in a list, where it has a name.
+    """The name of the function that is called first, in a list; empty if it has none.
 
-    `assert sum(10, 15) == 6` may test a function `sum` of the program. No other name of Python's is ever taken
-    from the program: in `assert set(sum(x)) == set(y)` a `set` of its own could make everything equal.
+    `assert sum(10, 15) == 6` may test a function `sum` of the program. No other built-in name is taken from the
+    program: in `assert set(sum(x)) == set(y)` the program's own `set` could make everything equal.
     """
     for child in ast.iter_child_nodes(node):
         found = _first_called(child)
