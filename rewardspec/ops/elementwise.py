@@ -160,7 +160,7 @@ declare(
         word="power",
         exact=_power,
         domain=ranges.power,
-        undefined=Undefined(_power_may_be_undefined, _power_is_undefined, "a power without a value"),
+        undefined=Undefined(_power_may_be_undefined, _power_is_undefined, "an undefined power"),
         enclosure=lambda a, b: a**b,
         normal_form=forms.any_power,
         real=True,

@@ -96,7 +96,7 @@ def _log(a: Any) -> Any:
     if isinstance(a, float):
         return math.log(a)
     if a <= 0:
-        raise ValueError("log of 0 or less")
+        raise ValueError("the log of 0 or a negative number")
     if isinstance(a, Real) and a.op == "**" and a.args[0] > 0:
         return a.args[1] * _log(a.args[0])
     return Fraction(0) if a == 1 else real("log", a)
@@ -111,7 +111,7 @@ declare(
         undefined=Undefined(
             lambda a: a.lo <= 0 and not (a.lo == 0 and a.lo_open),
             lambda graph, a: graph.compare("<=", a, graph.const(0), asked=False),
-            "the log of 0 or less",
+            "the log of 0 or a negative number",
         ),
         enclosure=lambda a: a.log(),
         normal_form=forms.logarithm,
@@ -138,7 +138,7 @@ declare(
         undefined=Undefined(
             lambda a: a.lo < 0,
             lambda graph, a: graph.compare("<", a, graph.const(0), asked=False),
-            "the root of less than 0",
+            "the square root of a negative number",
         ),
         enclosure=lambda a: a.sqrt(),
         normal_form=forms.root,

@@ -111,5 +111,5 @@ def test_a_power_of_or_to_what_is_missing_is_missing():
     text = "rewardspec: 1\nsignals: {m: {range: [-2, 2], missing: ignore}}\ncomponents: {a: {values: [-1, 1]}}\n"
     text += 'advantage: "coalesce(a ** m, 7)"\n'
     assert call(text, {"a": [-1, 1], "m": [None, 2]}).advantages.tolist() == [7, 1]
-    with pytest.raises(ValueError, match="a power without a value"):
+    with pytest.raises(ValueError, match="an undefined power"):
         call(text, {"a": [-1, 1], "m": [0.5, 2]})

@@ -142,7 +142,7 @@ class Arithmetic:
             value = a.value ** int(b.value)
         else:
             if a.value < 0 and not whole:
-                raise NoValue("less than 0 to a broken power") if ea < abs(a.value) else TooClose
+                raise NoValue("negative number to a non-integer power") if ea < abs(a.value) else TooClose
             if ea >= abs(a.value):
                 raise TooClose
             value = mpmath.power(digits(a.value), int(b.value) if whole else digits(b.value))
@@ -162,14 +162,14 @@ class Arithmetic:
             return self.leaf(Fraction(self.step(name, v, e)))
         if name == "sqrt":
             if v < 0:
-                raise NoValue("root of less than 0") if -float(v) > e else TooClose
+                raise NoValue("square root of a negative number") if -float(v) > e else TooClose
             if v == 0 and e > 0:
                 raise TooClose
             root = self.root(v)
             return self.number(root, float(root) - math.sqrt(max(float(v) - e, 0)) if e else 0.0, made)
         if name == "log":
             if v <= 0 and float(-v) >= e:
-                raise NoValue("log of 0 or less")
+                raise NoValue("log of 0 or a negative number")
             if float(v) <= e:
                 raise TooClose
             value = Fraction(0) if v == 1 else mpmath.log(digits(v))
