@@ -1,4 +1,4 @@
-"""Writes train.jsonl beside this file: sums of two numbers, with the answer as the label."""
+"""Writes train.jsonl next to this file: sums of two numbers, with the answer as the label."""
 
 import json
 import random

@@ -1,7 +1,7 @@
-"""What OpenRLHF calls on every response, one at a time: the names in `extra_logs` are the spec's.
+"""The reward function, which OpenRLHF calls on one response at a time: names in `extra_logs` are the spec's.
 
-`rewards` and `scores` are for OpenRLHF's own tables; the spec reads neither. What is raised
-here is swallowed by OpenRLHF, and the launcher then stops with the number of rollouts that have no value.
+`rewards` and `scores` are for OpenRLHF's own tables; the spec reads neither. OpenRLHF hides
+exceptions raised here; the run then stops with the number of rollouts without a value.
 """
 
 import re

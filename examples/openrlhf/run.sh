@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # OpenRLHF 0.11.2 with a spec's advantages, on one GPU: pip install rewardspec 'openrlhf[vllm]==0.11.2', python data.py, then
 #   ./run.sh Qwen/Qwen2.5-0.5B-Instruct [more arguments of train_ppo_ray]
-# Ours: the launcher with the arguments before `--`, group_norm and the extra_logs that reward.py returns.
+# For rewardspec: the launcher with the arguments before `--`, group_norm and the extra_logs that reward.py returns.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 model="$1"

@@ -1,4 +1,4 @@
-"""What train.py's runs came to: a table over the seeds, the reward curves, and a log small enough to keep.
+"""The results of train.py's runs: a table over the seeds, the reward curves, and a small log.
 
 python examples/trl/compare.py OUT [--png curves.png] [--log rollouts.parquet]
 """
@@ -21,7 +21,7 @@ REWARDS = ("format", "correctness")
 
 
 def read(folder: Path) -> dict[str, dict[int, pandas.DataFrame]]:
-    """Scheme: seed: the rollouts of that run, for the seeds that both schemes have."""
+    """The rollouts of each run by scheme and seed, for the seeds that both schemes have."""
     found = {scheme: {} for scheme in SCHEMES}
     for path in sorted(folder.glob("*-*.parquet")):
         scheme, seed = path.stem.split("-")
@@ -33,7 +33,7 @@ def read(folder: Path) -> dict[str, dict[int, pandas.DataFrame]]:
 
 
 def outcome(run: pandas.DataFrame) -> dict[str, float]:
-    """The numbers of one run: `start` and `end` are means over the first step and the last `LAST`."""
+    """The measures of one run: `start` and `end` are means over the first step and the last `LAST` steps."""
     end = run[run.step > run.step.max() - LAST]
     first = run[run.step == 0]
     curve = run.groupby("step")
@@ -88,10 +88,10 @@ def draw(runs: dict[str, dict[int, pandas.DataFrame]], path: Path, window: int =
 
 
 def small_log(runs: dict[str, dict[int, pandas.DataFrame]], every: int) -> pandas.DataFrame:
-    """Whole steps of the first seed's two runs, one step from one run in turn.
+    """Whole steps of the first seed's two runs, from each run in turn.
 
-    A step is then one batch, and a prompt and a step one group, as trainers log them: GDPO's step over the
-    batch would be another if two runs shared a step.
+    Each step is then one batch, and each prompt in a step one group, as trainers log them: GDPO's batch
+    normalisation would differ if two runs shared a step.
     """
     first = {scheme: next(iter(by_seed.values())) for scheme, by_seed in runs.items()}
     steps = range(0, int(first["grpo"].step.max()) + 1, every)
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--png", type=Path)
     parser.add_argument("--log", type=Path)
-    parser.add_argument("--every", type=int, default=10, help="of the steps, the one that goes into the log")
+    parser.add_argument("--every", type=int, default=10, help="log one step in this many")
     options = parser.parse_args()
     runs = read(options.out)
     print(table(runs))

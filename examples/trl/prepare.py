@@ -1,8 +1,8 @@
-"""A folder with what run.yaml needs: a tiny random model, prompts, the rewards and the configuration itself.
+"""Creates a folder for run.yaml, with a tiny random model, prompts, the rewards and the configuration.
 
     python examples/trl/prepare.py run && cd run && trl grpo --config run.yaml
 
-A few seconds on a CPU, without network.
+Takes a few seconds on a CPU, without network.
 """
 
 import json

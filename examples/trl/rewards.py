@@ -1,8 +1,8 @@
-"""Two rewards of the example: what is asked for is in the prompt, and short answers are better."""
+"""Two rewards of the example: the letter that the prompt asks for, and short answers."""
 
 
 def correct(prompts, completions, **_):
-    """1 where the completion has the letter that the prompt asks for."""
+    """1 if the completion has the letter that the prompt asks for."""
     return [float(prompt[-1] in completion) for prompt, completion in zip(prompts, completions, strict=True)]
 
 

@@ -1,6 +1,6 @@
 """A task with two rewards of different difficulty, in a vocabulary small enough to learn it on a CPU.
 
-A prompt such as `will it rain in paris on monday` wants
+A prompt such as `will it rain in paris on monday` requires
 
     <think> weather </think> <tool_call> {"name": "weather", "parameters": { "city": "paris" , "day": "monday" }}
     </tool_call>
@@ -26,7 +26,7 @@ VALUES = {
     "day": ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "today"),
     "topic": ("sports", "music", "money", "health", "science", "films", "books", "games"),
 }
-TOOLS = {  # name: parameters, and the words of a request
+TOOLS = {  # name: parameters and the words of a request
     "weather": (("city", "day"), ("will it rain in {city} on {day}", "on {day} how warm is {city}")),
     "trains": (("city", "day"), ("a train to {city} for {day}", "leave {day} by rail for {city}")),
     "news": (("city", "topic"), ("what is new in {city} about {topic}", "latest {topic} from {city}")),
@@ -39,7 +39,7 @@ CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 def tasks() -> list[dict]:
-    """Every prompt with the call that it wants, as JSON text: 512 of them."""
+    """All 512 prompts, each with the expected call as JSON text."""
     found = []
     for name, (parameters, phrases) in TOOLS.items():
         first, second = parameters
@@ -53,7 +53,7 @@ def tasks() -> list[dict]:
 
 
 def written(gold: str) -> str:
-    """The answer that a task wants, its tokens apart."""
+    """The expected answer of a task, with spaces between tokens."""
     call = json.loads(gold)
     arguments = " , ".join(f'"{key}": "{value}"' for key, value in call["parameters"].items())
     name = call["name"]
@@ -61,7 +61,7 @@ def written(gold: str) -> str:
 
 
 def format(completions: Sequence[str], **_) -> list[float]:
-    """1 where thought and call stand in their tags, each tag once and in order."""
+    """1 if thought and call are in their tags, each tag once and in order."""
     once = [all(text.count(tag) == 1 for tag in TAGS) for text in completions]
     return [float(ok and FORMAT.fullmatch(text) is not None) for ok, text in zip(once, completions, strict=True)]
 
@@ -72,7 +72,7 @@ def correctness(completions: Sequence[str], gold: Sequence[str], **_) -> list[fl
 
 
 def _matched(text: str, gold: dict) -> float:
-    """1 for the name, up to 1 for the parameters' names, 1 for every right value; 0 for another tool, or no call."""
+    """1 for the name, up to 1 for the parameters' names, 1 for each right value; 0 for another tool or no call."""
     calls = CALL.findall(text)
     try:
         call = json.loads(calls[0]) if len(calls) == 1 else None
@@ -88,7 +88,7 @@ def _matched(text: str, gold: dict) -> float:
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a word of the prompts and a piece of the answers."""
+    """A tokenizer with a token for each word of the prompts and each piece of the answers."""
     words = {word for task in tasks() for text in (task["prompt"], written(task["gold"])) for word in text.split()}
     vocabulary = {word: i for i, word in enumerate(["<pad>", "<eos>", "<unk>", *sorted(words)])}
     model = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
@@ -99,7 +99,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def random_model(words: PreTrainedTokenizerFast, seed: int) -> Qwen2ForCausalLM:
-    """Two layers, about 100,000 weights."""
+    """A model with two layers and about 100,000 weights."""
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=len(words),
@@ -117,7 +117,7 @@ def random_model(words: PreTrainedTokenizerFast, seed: int) -> Qwen2ForCausalLM:
 
 
 def warm_up(model: Qwen2ForCausalLM, words: PreTrainedTokenizerFast, seed: int, examples: int, steps: int) -> None:
-    """Supervised steps on a few answered tasks, which leave the model unsure of the form and mostly wrong."""
+    """Supervised steps on a few answered tasks: the model then is unsure of the format and mostly wrong."""
     chosen = random.Random(seed).sample(tasks(), examples)
     rows = [(words(t["prompt"]).input_ids, [*words(written(t["gold"])).input_ids, 1]) for t in chosen]
     longest = max(len(prompt) + len(answer) for prompt, answer in rows)

@@ -41,7 +41,7 @@ SCHEMA = pyarrow.schema(
 
 
 class LoggingTrainer(RewardSpecGRPOTrainer):
-    """Keeps each rollout with its rewards and the advantage that it was trained with, in `rollouts`."""
+    """Stores each rollout in `rollouts`, with its rewards and the advantage used in training."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -99,7 +99,7 @@ def train(scheme: str, seed: int, options: argparse.Namespace) -> list[dict]:
         train_dataset=Dataset.from_list(tasks()),
         processing_class=words,
     )
-    trainer.remove_callback(PrinterCallback)  # TRL's summary, as one long line
+    trainer.remove_callback(PrinterCallback)  # it prints TRL's summary as one long line
     trainer.train()
     return [{"scheme": scheme, "seed": seed, **row} for row in trainer.rollouts]
 

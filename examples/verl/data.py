@@ -1,4 +1,4 @@
-"""Writes train.parquet and val.parquet beside this file: sums of two numbers, in verl's format."""
+"""Writes train.parquet and val.parquet next to this file: sums of two numbers, in verl's format."""
 
 import random
 from pathlib import Path

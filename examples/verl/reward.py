@@ -1,4 +1,4 @@
-"""What verl calls on every response: a dict whose names are the spec's; `score` is for verl's own tables."""
+"""The reward function, which verl calls on each response: the names of the spec, and `score` for verl's tables."""
 
 import re
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # verl 0.9.1 with a spec's advantages, on one GPU: pip install rewardspec 'verl[vllm]==0.9.1', python data.py, then
 #   ./run.sh Qwen/Qwen2.5-0.5B-Instruct [more overrides]
-# Ours: the variable, adv_estimator, algorithm.rewardspec.* and the dict that reward.py returns.
+# For rewardspec: the variable, adv_estimator, algorithm.rewardspec.* and the dict that reward.py returns.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 model="$1"
