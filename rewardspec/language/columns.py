@@ -42,7 +42,7 @@ def read_function(name: str, block: Block, report: Report) -> Use | None:
     return use
 
 
-def is_worked_out(use: Use | None) -> bool:
+def is_expression(use: Use | None) -> bool:
     """Whether a reward function is an expression over columns that the trainer fills, such as `tokens`."""
     return use is not None and use.reward is not None and use.reward.expression is not None
 

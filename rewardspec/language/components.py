@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rewardspec.language.columns import has_function, is_worked_out, read_column, read_domain, read_function
+from rewardspec.language.columns import has_function, is_expression, read_column, read_domain, read_function
 from rewardspec.language.declarations import Column, Component, Stage, Use
 from rewardspec.language.scalars import read_expression
 from rewardspec.language.shape import Block
@@ -41,7 +41,7 @@ def read_component(name: str, block: Block, report: Report) -> Read:
         pass  # the function is wrong: reported already
     elif not any(part in place for part in ("values", "range", "use")):
         read_column(name, block, report, use)
-    elif use is not None and is_worked_out(use):
+    elif use is not None and is_expression(use):
         value = _worked_out(block, use, report)
     else:
         column = read_column(name, block, report, use, gated="when" in block)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from rewardspec.language.columns import (
     has_function,
-    is_worked_out,
+    is_expression,
     read_column,
     read_function,
     tokens_column,
@@ -116,7 +116,7 @@ class Columns:
     def read_signal(self, name: str, block: Block, report: Report) -> None:
         use = read_function(name, block, report)
         self.keep_function(name, use)
-        if use is not None and is_worked_out(use):
+        if use is not None and is_expression(use):
             assert use.reward is not None
             help = "move it to `components:`, with `weight: 0` if it is not rewarded"
             message = f"`{use.reward.name}` is computed from other columns, so it is not a signal"
@@ -132,7 +132,7 @@ class Columns:
         """Record the function that fills a column; for an expression, the column `tokens` that it reads."""
         if use is None:
             return
-        if not is_worked_out(use):
+        if not is_expression(use):
             self.uses[name] = use
         elif not any("tokens" in self.whole.block(section) for section in ("signals", "components")):
             self.known.setdefault("tokens", tokens_column(use))

@@ -24,7 +24,7 @@ from rewardspec.language.keys import (
     Several,
 )
 from rewardspec.language.place import Place
-from rewardspec.syntax.foreign import KEYS, PART_KEYS, WORDS, way_out
+from rewardspec.syntax.foreign import KEYS, PART_KEYS, WORDS, help_for
 from rewardspec.syntax.yaml import Mapping, Node, Scalar, Sequence, read_yaml
 from rewardspec.text.diagnostics import Report, shorten
 from rewardspec.text.source import Source, Span
@@ -259,7 +259,7 @@ class _Checker:
             "unknown-key",
             f"unknown key `{shorten(key.text)}`",
             key.span,
-            help=way_out(key.text, known, foreign, f"the keys are {', '.join(known)}"),
+            help=help_for(key.text, known, foreign, f"the keys are {', '.join(known)}"),
         )
 
     def parts(self, node: Node, at: Span, part: Part) -> tuple[Block, ...] | None:
@@ -288,7 +288,7 @@ def _place(name: Span, node: Node) -> Place:
 def _word_here(text: str, key: str, words: tuple[str, ...]) -> str | None:
     """The help for a word that a key does not take. `WORDS` answers for words of other programs, key by key."""
     here = {word: answer for word, answer in WORDS.items() if f"`{key}:" in answer}
-    return way_out(text, words, here)
+    return help_for(text, words, here)
 
 
 def _start(node: Node) -> Span:

@@ -13,7 +13,7 @@ from rewardspec.lower.unknown import function_named, names_in, unknown_function
 from rewardspec.lower.values import Bound, Bundle, Scope, Skip, Value, fold
 from rewardspec.ops.functions import FUNCTIONS, Function
 from rewardspec.ops.operators import ELEMENTWISE
-from rewardspec.syntax.foreign import ARGUMENTS, way_out
+from rewardspec.syntax.foreign import ARGUMENTS, help_for
 from rewardspec.syntax.tree import Call, Expr, Name
 from rewardspec.text.diagnostics import did_you_mean, shorten
 from rewardspec.text.source import Span
@@ -90,7 +90,7 @@ def arguments_by_name(ctx: Context, expr: Call, names: list[str], signature: Spa
                 "unknown-argument",
                 f"`{expr.function.text}` has no argument `{shorten(name.text)}`",
                 name.span,
-                help=way_out(name.text, names, ARGUMENTS, f"write `{signature.text}`"),
+                help=help_for(name.text, names, ARGUMENTS, f"write `{signature.text}`"),
             )
         if name.text in given:
             ctx.fail("duplicate-argument", f"`{name.text}` is given twice", name.span, help="keep one of them")
@@ -109,7 +109,7 @@ def check_arguments(ctx: Context, expr: Call, function: Function) -> None:
                 "unknown-argument",
                 f"`{name}` has no argument `{shorten(key.text)}`",
                 key.span,
-                help=way_out(key.text, function.keywords, ARGUMENTS, shape),
+                help=help_for(key.text, function.keywords, ARGUMENTS, shape),
             )
         if key.text in seen:
             ctx.fail("duplicate-argument", f"`{key.text}` is given twice", key.span, help="keep one of them")

@@ -16,12 +16,12 @@ from rewardspec.lower.outcome import right_rollouts
 from rewardspec.lower.program import ComponentValue, Program
 from rewardspec.lower.sections import (
     advantage_value,
-    asked_when,
     check_definitions,
     drawn_groups,
     kept_groups,
     label_of_one,
     logged_total,
+    only_when_condition,
     promise,
 )
 from rewardspec.lower.unknown import names_in
@@ -118,7 +118,7 @@ def _program(ctx: Context, decide: Decide | None) -> Program | None:
         labels = _labels(ctx)
         for use in declared.uses.values():
             if use.only_when is not None:
-                ctx.attempt(asked_when, ctx, use, use.only_when)
+                ctx.attempt(only_when_condition, ctx, use, use.only_when)
     if ctx.report.failed or broken or advantage is None:
         return None
     program = Program(

@@ -103,7 +103,7 @@ def label_of_one(ctx: Context, expr: Expr) -> Node:
     return condition_of_one(ctx, expr, "a label")
 
 
-def asked_when(ctx: Context, use: Use, only_when: Expr) -> Node:
+def only_when_condition(ctx: Context, use: Use, only_when: Expr) -> Node:
     """Whether a reward function is called for a rollout."""
     node = condition_of_one(ctx, only_when, "`only_when`")
     uses = ctx.declared.uses

@@ -6,7 +6,7 @@ from rewardspec.language.declarations import AXES, GIVEN, Definition
 from rewardspec.lower.context import Context
 from rewardspec.lower.values import Scope
 from rewardspec.ops.functions import FUNCTIONS
-from rewardspec.syntax.foreign import NAMES, way_out
+from rewardspec.syntax.foreign import NAMES, help_for
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation
 from rewardspec.text.diagnostics import shorten
 
@@ -55,7 +55,7 @@ def unknown(ctx: Context, expr: Name, scope: Scope) -> None:
     elif (definition := function_named(ctx, name, scope)) is not None:
         help = f"it is a function: write `{definition.signature.span.text}`"
     else:
-        help = way_out(name, known, NAMES)
+        help = help_for(name, known, NAMES)
     if help is None:
         own = dict.fromkeys((*ctx.declared.columns, *ctx.declared.components))
         shown = ", ".join(f"`{name}`" for name in own)
@@ -68,7 +68,7 @@ def unknown_function(ctx: Context, name: Name, scope: Scope) -> None:
     if not scope.prelude and name.text in ctx.declared.damaged:
         return  # its definition is wrong: reported already
     known = [*FUNCTIONS, *ctx.prelude.functions, *([] if scope.prelude else ctx.declared.functions)]
-    help = way_out(name.text, known, NAMES)
+    help = help_for(name.text, known, NAMES)
     if knows(ctx, name.text) or name.text in scope.parameters:
         help = f"write `{name.text}` without arguments: it is a value"
     ctx.report.error("unknown-function", f"unknown function `{shorten(name.text)}`", name.span, help=help)

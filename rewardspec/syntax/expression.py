@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NoReturn
 
-from rewardspec.syntax.foreign import way_out_at
+from rewardspec.syntax.foreign import help_at
 from rewardspec.syntax.tokens import END, KEYWORDS, NAME, Token, Unlexed, number, tokens
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation, Signature
 from rewardspec.text.diagnostics import Report, shorten
@@ -101,7 +101,7 @@ def _parse(
             "syntax",
             f"unexpected `{shorten(char)}`",
             at(where, where + 1),
-            help=way_out_at(text, where) or _FIXES.get(char),
+            help=help_at(text, where) or _FIXES.get(char),
         )
     except _Unexpected as error:
         token = error.token
@@ -112,7 +112,7 @@ def _parse(
                 "syntax",
                 f"unexpected `{shorten(token.text)}`",
                 at(token.start, token.end),
-                help=way_out_at(text, token.start) or _token_help(text, token),
+                help=help_at(text, token.start) or _token_help(text, token),
             )
     return None
 
@@ -140,7 +140,7 @@ def _ends_early(text: str, at: Callable[[int, int], Span], report: Report) -> No
         "syntax",
         "the expression ends too early",
         at(end - 1, end),
-        help=way_out_at(text, end - 1) or ("close the `(`" if opened else None),
+        help=help_at(text, end - 1) or ("close the `(`" if opened else None),
     )
 
 

@@ -314,7 +314,7 @@ _SPELT = [  # texts that are not names
 ]
 
 
-def way_out(name: str, known: Iterable[str], table: dict[str, str], otherwise: str | None = None) -> str | None:
+def help_for(name: str, known: Iterable[str], table: dict[str, str], otherwise: str | None = None) -> str | None:
     """The help for an unknown name: the answer in the table, else the nearest known name.
 
     A known name in another case comes first: if the spec has `KL`, that is what `kl` means.
@@ -325,7 +325,7 @@ def way_out(name: str, known: Iterable[str], table: dict[str, str], otherwise: s
     return table.get(name.lower()) or did_you_mean(name, known, otherwise)
 
 
-def way_out_at(text: str, at: int) -> str | None:
+def help_at(text: str, at: int) -> str | None:
     """The help for an expression that fails at character `at`, if other programs accept what is there."""
     for pattern, spelling in _SPELT:
         if _match_over(pattern, text, at):

@@ -13,7 +13,7 @@ _EXPRESSIONS = {"expr", "when", "otherwise", "weight", "add", "keep", "refill", 
 Path = tuple[str, ...]  # the keys that lead to a value; "-" for an item of a list
 
 
-def laid_out(source: Source, report: Report) -> str | None:
+def formatted(source: Source, report: Report) -> str | None:
     """The text of a spec in canonical format; None if it does not parse (reasons in `report`).
 
     Only space changes, and redundant parentheses are removed: the keys, words and trees of expressions stay the same.

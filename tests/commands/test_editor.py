@@ -23,7 +23,7 @@ from rewardspec.prove.diff_on_log import difference_on_log
 from rewardspec.prove.replay import BadLog
 from rewardspec.spec import check
 from rewardspec.syntax.expression import read
-from rewardspec.syntax.formatter import laid_out
+from rewardspec.syntax.formatter import formatted
 from rewardspec.syntax.tree import meaning
 from rewardspec.syntax.yaml import Mapping, Scalar, read_yaml
 from rewardspec.text.diagnostics import Report
@@ -34,7 +34,7 @@ FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "d
 
 def layout(text):
     report = Report()
-    found = laid_out(Source("spec.yaml", text), report)
+    found = formatted(Source("spec.yaml", text), report)
     assert not report.diagnostics
     return found
 
@@ -129,7 +129,7 @@ def test_layout_is_idempotent_and_keeps_meaning_and_comments(path):
 
 def test_layout_of_what_does_not_read():
     report = Report()
-    assert laid_out(Source("spec.yaml", "a: b: c\n"), report) is None
+    assert formatted(Source("spec.yaml", "a: b: c\n"), report) is None
     assert report.diagnostics
 
 

@@ -24,7 +24,7 @@ import rewardspec
 from rewardspec import SpecError
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.embedding import TARGETS, embedded
-from rewardspec.syntax.formatter import laid_out
+from rewardspec.syntax.formatter import formatted
 from rewardspec.text.diagnostics import Report
 from rewardspec.text.source import Source
 
@@ -160,7 +160,7 @@ NUMBERS = [0.0, 1.0, 0.0, 1.0]
 def followed_through(text):
     """A text as a spec, its files for every trainer, its layout, its pickle and a call; nothing but errors of ours."""
     spec = outcome(text)
-    laid_out(Source("spec", text), Report())
+    formatted(Source("spec", text), Report())
     if isinstance(spec, SpecError):
         assert str(pickle.loads(pickle.dumps(spec))) == str(spec)
         return

@@ -9,7 +9,7 @@ import typer
 from rewardspec.cli.options import Files
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.reading import STDIN, complain, expanded, name_of, read_source
-from rewardspec.syntax.formatter import laid_out
+from rewardspec.syntax.formatter import formatted
 
 
 def command(
@@ -24,7 +24,7 @@ def command(
     for path in expanded(files):
         try:
             source, report = read_source(path)
-            text = None if source is None else laid_out(source, report)
+            text = None if source is None else formatted(source, report)
             complain(report.sorted())
             broken = broken or text is None
             if text is None or source is None:
