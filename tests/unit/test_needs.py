@@ -94,9 +94,9 @@ def test_tokens_that_a_function_of_the_spec_counts_are_not_asked_for():
         ("right - mean(right)", []),
         ("gdpo", ["whole batch"]),
         ("grpo / batch_size", ["whole batch"]),
-        ("grpo * step / total_steps", ["uses `step`", "uses `total_steps`"]),
-        ("grpo * progress", ["uses `progress`"]),
-        ("gdpo * progress", ["whole batch", "uses `progress`"]),
+        ("grpo * step / total_steps", ["reads `step`", "reads `total_steps`"]),
+        ("grpo * progress", ["reads `progress`"]),
+        ("gdpo * progress", ["whole batch", "reads `progress`"]),
     ],
 )
 def test_what_goes_beyond_a_group_is_said_by_its_name(advantage, said):

@@ -6,9 +6,9 @@ from rewardspec.spec import Spec
 
 
 def beyond_a_group(spec: Spec, reader: str) -> list[str]:
-    """What a spec asks for beyond the columns of one group, a line each with fixes; empty if nothing.
+    """A line for each need of a spec beyond the columns of one group, with fixes; empty if there is none.
 
-    reader: what sees the group, for the messages: "the worker".
+    reader: the part that reads the group, for messages: "the worker".
     """
     found, needs = [], spec.needs
     if spec.program.copies is not None:
@@ -16,9 +16,9 @@ def beyond_a_group(spec: Spec, reader: str) -> list[str]:
         needs -= {"step"}  # the draw needs it
     elif "batch" in needs:
         found.append(
-            f"{spec.name} looks at the whole batch (`gdpo` and `whiten` do, `over=batch` and `batch_size`), and "
-            f"{reader} sees one group: `decoupled` is `gdpo` without that step"
+            f"{spec.name} depends on the whole batch (as `gdpo`, `whiten`, `over=batch` and `batch_size` do), but "
+            f"{reader} has one group: `decoupled` is `gdpo` without that step"
         )
     moment = ("progress",) if "progress" in needs else ("step", "total_steps")  # `progress` needs both
-    found += [f"{spec.name} uses `{name}`, which {reader} is not told" for name in moment if name in needs]
+    found += [f"{spec.name} reads `{name}`, which {reader} does not know" for name in moment if name in needs]
     return found
