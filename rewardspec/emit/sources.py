@@ -226,6 +226,8 @@ class Sources:
         if op.parameter == "ddof":
             arguments.append(f"ddof={int(parameter)}")
             arguments += self.summands_argument(x)
+        elif op.parameter == "k":
+            arguments.append(f"k={int(parameter)}")
         elif op.parameter:
             arguments.append(f"{op.parameter}={float(parameter)!r}")
         call = f"{layout}.{'map' if op.keeps_level else 'reduce'}({', '.join(arguments)})"

@@ -126,7 +126,7 @@ def _kind(n: Node, root: Node, normalisation: str, kinds: Mapping[Node, str | No
     if n.op in ("minimum", "maximum"):
         return kind if all(a.constant == 0 for a in free) and (not free or kind == "scaled") else None
     if n.op in REDUCTIONS and inner[0] == kind and all(k == "free" for k in inner[1:]):
-        if n.op in ("min", "max", "mean", "quantile"):
+        if n.op in ("min", "max", "mean", "quantile", "kth"):
             return kind
         if n.op in ("std", "std_others"):
             return "scaled"

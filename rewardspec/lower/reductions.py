@@ -53,7 +53,7 @@ def reduction(ctx: Context, expr: Call, scope: Scope) -> Value:
 
 
 def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Scope) -> Fraction | None:
-    """The constant `ddof` of `std` and `var`, or `q` of `quantile`; None for other reductions."""
+    """The constant `ddof` of `std` and `var`, `q` of `quantile` or `k` of `kth`; None for other reductions."""
     name = expr.function.text
     if name in SPREADS:
         if "ddof" not in keywords:
@@ -70,6 +70,11 @@ def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Sco
         found = number(ctx, expr.arguments[1], scope).constant
         if found is None or not 0 <= found <= 1:
             ctx.fail("not-a-constant", "`q` must be a constant from 0 to 1", expr.arguments[1].span)
+        return found
+    if name == "kth":
+        found = number(ctx, expr.arguments[1], scope).constant
+        if found is None or found < 1 or found.denominator != 1:
+            ctx.fail("not-a-constant", "`k` must be a constant whole number from 1", expr.arguments[1].span)
         return found
     return None
 
@@ -132,6 +137,8 @@ def reduced(
         mask = graph.both(mask, ctx.keep)
     if by is not None and by.level > x.level:
         ctx.fail("wrong-level", f"`by` has more values than `{text}`, which is one for {_part(x.level)}", expr.span)
+    if name == "kth" and parameter == 1:
+        return graph.reduce("max", x, mask, by, over)
     return graph.reduce(name, x, mask, by, over, parameter)
 
 
@@ -151,7 +158,7 @@ def over_components(
             expr.span,
             help="remove `over=components`, or use `rewards` or `weights`",
         )
-    if name in ("quantile", "rank", "std_others"):
+    if name in ("quantile", "kth", "rank", "std_others"):
         ctx.fail("not-yet", f"`{name}` does not support `over=components`", expr.span)
     span = expr.arguments[0].span
     wheres = where.values if isinstance(where, Bundle) else (where,) * len(value.values)

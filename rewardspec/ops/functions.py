@@ -11,11 +11,12 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
-from rewardspec.ops import forms, ranges, reductions, structure  # noqa: F401  (the last two declare functions, too)
+from rewardspec.ops import exact, forms, ranges, reductions, structure  # noqa: F401  (reductions, structure declare)
 from rewardspec.ops import real as reals
-from rewardspec.ops.domain import interval
-from rewardspec.ops.operator import FUNCTIONS, Elementwise, Function, Undefined, declare, of_one
-from rewardspec.ops.real import Real, real, root
+from rewardspec.ops.domain import Domain, interval
+from rewardspec.ops.exact import Inexact
+from rewardspec.ops.operator import FUNCTIONS, Builder, Elementwise, Function, N, Undefined, declare, of_one
+from rewardspec.ops.real import Real, TooClose, real, root
 
 __all__ = ["FUNCTIONS", "Function"]
 
@@ -194,6 +195,97 @@ declare(
         domain=ranges.sign,
         torch="torch.sign({})",
         hides_missing=True,  # the sign of NaN is 0
+    )
+)
+
+
+def _whole(x: Any) -> int:
+    """`x` as a whole number from 0; a ValueError if it is none."""
+    try:
+        whole = math.floor(x) if isinstance(x, Fraction | float) else reals.floor(x)
+    except OverflowError as large:
+        raise TooClose("a number too large to tell whether it is whole") from large
+    if whole < 0 or whole != x:
+        raise ValueError("`comb` of other than whole numbers from 0")
+    return whole
+
+
+def _comb(n: Any, k: Any) -> Any:
+    """Floats in, a float out: infinite above their range. Inexact for a result of more bits than are kept."""
+    size, taken = _whole(n), _whole(k)
+    if taken > size:
+        return 0.0 if isinstance(n, float) else Fraction(0)
+    least = min(taken, size - taken)
+    small = least * max(size.bit_length() - least.bit_length() + 3, 1) <= 2 * exact.MOST_BITS
+    if isinstance(n, float):
+        try:
+            return float(math.comb(size, least)) if small else inf
+        except OverflowError:
+            return inf
+    if not small:
+        raise Inexact("a binomial coefficient too large to keep exactly")
+    return Fraction(math.comb(size, least))
+
+
+def _comb_domain(n: Domain, k: Domain) -> Domain:
+    """`comb` grows with n; in k it rises up to n / 2 and falls from there."""
+
+    def at(size: Fraction, taken: Fraction) -> Fraction | float:
+        try:
+            return Fraction(_comb(size, taken))
+        except Inexact:
+            return inf
+
+    low, high = Fraction(0), inf
+    few, many = (max(math.ceil(d.lo), 0) if d.lo > -inf else 0 for d in (n, k))
+    if k.hi < inf:
+        ends = [at(Fraction(few), Fraction(max(many, 0))), at(Fraction(few), Fraction(max(math.floor(k.hi), 0)))]
+        least = min(ends)
+        low = least if isinstance(least, Fraction) else low
+    if n.hi < inf:
+        size = max(math.floor(n.hi), 0)
+        most = size // 2 if k.hi == inf else min(size // 2, max(math.floor(k.hi), 0))
+        high = at(Fraction(size), Fraction(max(most, many)))
+    return interval(min(low, high) if isinstance(high, Fraction) else low, high)
+
+
+def _whole_domain(x: Domain) -> bool:
+    return x.values is not None and all(v >= 0 and v.denominator == 1 for v in x.values)
+
+
+def _comb_undefined(graph: Builder[N], n: N, k: N) -> N:
+    """Where one operand is not a whole number from 0 and both are present."""
+    zero = graph.const(0)
+    wrong = [
+        condition
+        for x in (n, k)
+        for condition in (
+            graph.compare("<", x, zero, asked=False),
+            graph.compare("!=", graph.apply("floor", x), x, asked=False),
+        )
+    ]
+    there = graph.both(graph.present(n), graph.present(k))
+    return graph.both(there, graph.either(graph.either(wrong[0], wrong[1]), graph.either(wrong[2], wrong[3])))
+
+
+declare(
+    Elementwise(
+        name="comb",
+        function=Function(
+            ("n", "k"),
+            2,
+            about="the number of ways to choose k of n; an error if one is not a whole number from 0",
+            example="comb([4, 5, 1], 2) = [6, 10, 0]",
+        ),
+        exact=_comb,
+        domain=_comb_domain,
+        undefined=Undefined(
+            lambda n, k: not (_whole_domain(n) and _whole_domain(k)),
+            _comb_undefined,
+            "a choice of other than whole numbers from 0",
+        ),
+        enclosure=lambda n, k: ((n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).lgamma()).exp(),
+        torch="binomial({}, {})",
     )
 )
 

@@ -234,6 +234,18 @@ def _quantile(values: list[Any], q: Any) -> Any:
 
 
 @_reduction(
+    "kth",
+    lambda x, empty: x.or_missing(),
+    function=_function("the k-th largest value; missing if there are fewer", "kth([1, 2, 3 | 5, 5], 2) = [2, 5]", "k"),
+    parameter="k",
+    missing_when_empty=True,
+)
+def _kth(values: list[Any], k: Any) -> Any:
+    """Equal values count as often as they are there. The language reads `kth(x, 1)` as `max(x)`."""
+    return sorted(values, reverse=True)[int(k) - 1] if k <= len(values) else None
+
+
+@_reduction(
     "rank",
     lambda x, empty: interval(Fraction(1), inf, missing=empty),
     function=_function("rank from 1, the least; ties share the lowest rank", "rank([0.5, 2, 0.5]) = [1, 3, 1]"),

@@ -167,6 +167,9 @@ def _elementwise(node: Node, args: list[Box]) -> Box:
             gone = gone | (ends[0][0] <= 0)
         if node.op == "sqrt":
             gone = gone | (ends[0][0] < 0)
+    elif node.op == "comb":
+        shape = np.broadcast_shapes(*(a.lo.shape for a in args))
+        lo, hi, gone = np.zeros(shape), np.full(shape, np.inf), np.ones(shape, bool)
     elif node.op == "**" and node.args[1].constant == 2:
         lo, hi = square(ends[0])
     else:
@@ -281,6 +284,19 @@ def _reduce(node: Node, args: list[Box], size: int) -> Box:
             return Box(*_held(least(lo, maybe), least(hi, sure), some), none, some)
         case "max":
             return Box(*_held(most(lo, sure), most(hi, maybe), some), none, some)
+        case "kth":
+            k = int(node.attributes[1])
+            enough = count >= k
+
+            def kth(x: Floats, taken: Flags) -> Floats:
+                return np.sort(np.where(taken, x, -np.inf), 1)[:, size - k : size - k + 1]
+
+            if k > size:
+                none = np.zeros_like(count, float)
+                return Box(none, none, count == count, count != count)
+            low = np.where(enough, kth(lo, sure), least(lo, maybe))  # a further value can only raise it
+            there = maybe.sum(1, keepdims=True) >= k
+            return Box(*_held(low, kth(hi, maybe), there), ~enough, there)
         case "sum":
             ends = (np.where(sure, lo, np.minimum(lo, 0)), np.where(sure, hi, np.maximum(hi, 0)))
             return Box(*total(ends, maybe), *yes)

@@ -9,7 +9,7 @@ from rewardspec.ir.node import Node, walk
 from rewardspec.language.declarations import Definition
 from rewardspec.language.prelude import prelude
 from rewardspec.ops.domain import Level
-from rewardspec.ops.operators import GROUP_SPREADS, REDUCTIONS
+from rewardspec.ops.operators import REDUCTIONS
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Call, Expr, If, Name, Operation, format_expr
 from rewardspec.text.numbers import format_number
@@ -135,13 +135,7 @@ def _values(spec: Spec) -> list[tuple[str, str, str, str, str]]:
                 *(f"by={a}" for a in args[2:]),
             ]
             args += ["over=batch"] if over is Level.BATCH else []
-            args += (
-                [f"ddof={parameter}"]
-                if node.op in GROUP_SPREADS
-                else [f"q={parameter}"]
-                if parameter is not None
-                else []
-            )
+            args += [f"{REDUCTIONS[node.op].parameter}={parameter}"] if parameter is not None else []
             shown = f"{node.op}({', '.join(args)})"
         elif node.op in ("column", "given"):
             shown = f"column {node.attributes[0]}" if node.op == "column" else str(node.attributes[0])

@@ -16,12 +16,17 @@ _ANSWERS = [  # (names, answer): names in expressions, called or not
     ("clamp clamp_ bound bounded truncate_range", "write `clip(x, 0, 1)`"),
     ("clamp_min relu fmax maximum hinge positive_part", "write `max(x, 0)`: elementwise with several arguments"),
     ("clamp_max fmin minimum", "write `min(x, 1)`: elementwise with several arguments"),
-    ("where cond iff ifelse if_else select choose switch case", "write `x if y > 0 else 0`"),
+    ("where cond iff ifelse if_else select switch case", "write `x if y > 0 else 0`"),
     ("pow power", "write `x ** 2`"),
     ("square squared", "write `x ** 2`"),
     ("ceil ceiling", "write `-floor(-x)`"),
     ("int trunc truncate fix", "write `floor(x)`"),
     ("mod fmod remainder modulo", "write `x - 5 * floor(x / 5)`: the remainder by 5"),
+    (
+        "binom binomial binomial_coefficient choose ncr n_choose_k combinations nck",
+        "write `comb(group_size, 2)`: the number of ways to choose 2",
+    ),
+    ("pass_at_k passk pass_k", "write `1 - comb(group_size - sum(correct), 2) / comb(group_size, 2)`: pass@2"),
     ("ln", "write `log(x)`"),
     ("log2 log10", "write `log(x) / log(2)`"),
     ("log1p", "write `log(1 + x)`"),
@@ -45,7 +50,7 @@ _ANSWERS = [  # (names, answer): names in expressions, called or not
     ("lerp interp interpolate mix", "write `x + (y - x) * progress`, or `ramp(x, start=0, end=100)`"),
     # Reductions
     ("median nanmedian", "write `quantile(x, 0.5)`"),
-    ("percentile nanpercentile nanquantile quantiles kthvalue", "write `quantile(x, 0.9)`: from 0 to 1"),
+    ("percentile nanpercentile nanquantile quantiles", "write `quantile(x, 0.9)`: from 0 to 1"),
     ("average avg nanmean reduce_mean group_mean mean_reward mu", "write `mean(x)`: over the group"),
     (
         "stddev stdev std_dev standard_deviation nanstd group_std std_reward sigma pstdev",
@@ -65,7 +70,18 @@ _ANSWERS = [  # (names, answer): names in expressions, called or not
     ("argmax best is_best", "write `x == max(x)`: 1 for the best of the group"),
     ("argmin worst is_worst", "write `x == min(x)`: 1 for the lowest of the group"),
     ("sort sorted argsort rankdata ranks order", "write `rank(x)`: 1 is the lowest"),
-    ("topk top_k nlargest", "write `rank(-x) <= 2`: 1 for the two best of the group"),
+    (
+        "topk top_k nlargest",
+        "write `rank(-x) <= 2`: 1 for the two best of the group; the second largest value is `kth(x, 2)`",
+    ),
+    (
+        "nth nth_largest kth_largest kthlargest kth_value second_largest second_best",
+        "write `kth(x, 2)`: the second largest of the group",
+    ),
+    (
+        "kthvalue nsmallest kth_smallest nth_smallest partition",
+        "write `-kth(-x, 2)`, the second smallest of the group, or `kth(x, 2)`, the second largest",
+    ),
     ("count_nonzero bincount", "write `sum(x != 0)`"),
     ("mode majority majority_vote most_common", "write `count(x, by=x)`: how many of the group have the same value"),
     ("groupby group_by scatter_mean segment_mean", "write `mean(x, by=y)`"),
@@ -301,6 +317,7 @@ SAME = {
     "clip": "clip(x, 0, 1)",
     "quantile": "quantile(x, 0.9)",
     "pi": "pi",
+    "comb": "comb(group_size, 2)",
 }
 
 _DOTTED = re.compile(r"([A-Za-z_][A-Za-z_0-9]*|\))\.([A-Za-z_][A-Za-z_0-9.]*)")

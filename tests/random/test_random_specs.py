@@ -40,7 +40,7 @@ LEAVES = [
 SCHEMES = ["d", "total", "grpo", "gdpo", "decoupled", "rloo", "batch_grpo", "required(c)", "missing"]
 SCHEMES += [f"{f}(rewards, over=components)" for f in ("sum", "max", "mean", "std", "count")]
 FUNCTIONS = ["abs", "sigmoid", "tanh", "exp", "log", "sqrt", "cos", "floor", "round", "sign", "present"]
-REDUCTIONS = ["mean", "sum", "std", "var", "min", "max", "count", "quantile", "rank", "any", "all"]
+REDUCTIONS = ["mean", "sum", "std", "var", "min", "max", "count", "quantile", "kth", "rank", "any", "all"]
 REDUCTIONS += ["center", "zscore", "loo", "minmax"]
 
 
@@ -68,7 +68,7 @@ class Author:
             return f"{pick(['min', 'max', 'coalesce'])}({inner()}, {inner()})"
         name = pick(REDUCTIONS)
         x = self.condition(depth - 1) if name in ("any", "all") else inner()
-        rest = ", 0.3" if name == "quantile" else ""
+        rest = {"quantile": ", 0.3", "kth": f", {pick('123')}"}.get(name, "")
         rest += pick(["", "", ", over=group", ", over=batch"])
         rest += pick(["", "", f", where={self.condition(depth - 1)}"]) + pick(["", "", "", ", by=task"])
         return f"{name}({x}{rest})"

@@ -25,8 +25,8 @@ KINDS = [
 EPISODES = ("range: [0, .inf]", [F(1732232301 + n) for n in range(3)])  # ids that float32 cannot hold
 SCHEMES = ["total", "grpo", "dr_grpo", "rloo", "decoupled", "gdpo", "batch_grpo", "reinforce_baseline"]
 LITERALS = ["0", "1", "2", "0.5", "-1", "0.25", "3", "0.1", "1/2", "1e-1", "-0.5"]
-FUNCTIONS = ["abs", "sign", "floor", "round", "sigmoid", "tanh", "cos", "exp", "sqrt", "log"]
-REDUCTIONS = ["mean", "mean", "sum", "min", "max", "count", "std", "var", "quantile", "any", "all"]
+FUNCTIONS = ["abs", "sign", "floor", "round", "sigmoid", "tanh", "cos", "exp", "sqrt", "log", "comb"]
+REDUCTIONS = ["mean", "mean", "sum", "min", "max", "count", "std", "var", "quantile", "kth", "any", "all"]
 OF_EACH = ["rank", "std_others", "center", "zscore", "loo", "minmax"]
 CLAIMS = [
     "right_above_wrong({c})",
@@ -297,6 +297,8 @@ class Author:
             function = self.pick(FUNCTIONS)
             self.features.add(function)
             x = inner()
+            if function == "comb":
+                return f"comb(abs(floor({x})), {self.pick(['0', '1', '2', '3', f'abs(round({self.leaf(level)}))'])})"
             if function in ("log", "sqrt") and self.chance(0.7):
                 x = f"abs({x}) + {self.pick(['1', '0.5'])}"
             return f"exp(min({x}, 2))" if function == "exp" else f"{function}({x})"
@@ -370,9 +372,13 @@ class Author:
             symbols = [c.name for c in self.columns if c.symbols and c.level == ROLLOUT]
             x = self.pick(symbols) if symbols else x
         rest = f", {self.pick(['0.5', '0.3', '0', '1', '0.9'])}" if name == "quantile" else ""
+        if name == "kth":
+            rest = f", {self.pick('1223')}"
         rest += self.axis(depth, name, by)
         if name in ("std", "var") and self.chance(0.3):
             rest += f", ddof={self.pick('01')}"
+        if name == "kth" and (self.small or self.chance(0.95)):
+            return f"coalesce(kth({x}{rest}), 0)"
         return f"{name}({x}{rest})"
 
     def rollout_leaf(self):

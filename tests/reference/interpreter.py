@@ -120,7 +120,7 @@ class Evaluation:
             return do.leaf(Evaluation(self.reader, self.batch, {}, exact).operation(node, values, i).value)
         if op in ONE_NUMBER:
             return do.call(op, values[0])
-        names = {"+": do.add, "-": do.sub, "*": do.mul, "/": do.div, "**": do.power, "neg": do.neg}
+        names = {"+": do.add, "-": do.sub, "*": do.mul, "/": do.div, "**": do.power, "neg": do.neg, "comb": do.comb}
         return names[op](*values)
 
     def connective(self, node, i):
@@ -217,8 +217,10 @@ class Evaluation:
             return do.div(do.sum(values, "mean"), do.leaf(Fraction(len(values))))
         if name in ("min", "max"):
             return do.least(values) if name == "min" else do.greatest(values)
-        assert name == "quantile", name
         ordered = sorted(values, key=lambda v: digits(v.value))
+        if name == "kth":
+            return ordered[-int(setting)] if setting <= len(ordered) else MISSING
+        assert name == "quantile", name
         place = setting * (len(ordered) - 1)
         low = int(place)
         high = min(low + 1, len(ordered) - 1)

@@ -152,6 +152,26 @@ class Arithmetic:
         )
         return self.number(value, error, ("**", a.made, b.made))
 
+    def comb(self, n, k):
+        """How many sets of `k` there are in `n`."""
+        for x in (n, k):
+            if x.error:  # whole or not is more than a float can tell
+                raise TooClose
+            if x.value < 0 or x.value != int(x.value):
+                raise NoValue("other than whole numbers from 0")
+        made, (size, taken) = ("comb", n.made, k.made), (int(n.value), int(k.value))
+        least = min(taken, size - taken)
+        if least < 0:
+            return self.leaf(Fraction(0))
+        if least * size.bit_length() > 4000:
+            if self.unit:
+                raise TooClose
+            value = mpmath.binomial(size, taken)
+        else:
+            value = Fraction(math.comb(size, taken))
+        sure = least <= 32 and value < 2**40
+        return self.number(value, 0.0 if sure or value > LARGEST else float(value) * 1e-11, made)
+
     def call(self, name, x):
         """A function of one number."""
         made, e = (name, x.made), self.off(x)

@@ -13,7 +13,8 @@ BATCH, GROUP, ROLLOUT = 0, 1, 2
 LEVELS = {"batch": BATCH, "group": GROUP, "rollout": ROLLOUT}
 AXES = ("group", "batch", "components")
 ONE_NUMBER = ("abs", "sign", "sqrt", "exp", "log", "sigmoid", "tanh", "cos", "floor", "round")
-REDUCTIONS = ["mean", "min", "max", "sum", "count", "std", "var", "any", "all", "quantile", "rank", "std_others"]
+REDUCTIONS = ["mean", "min", "max", "sum", "count", "std", "var", "any", "all", "quantile", "kth", "rank"]
+REDUCTIONS += ["std_others"]
 OF_EACH = ("rank", "std_others")  # one for each rollout
 OPERATORS = ("+", "-", "*", "/", "**", "neg", "<", "<=", ">", ">=", "==", "!=", "and", "or", "not")
 GIVEN = {"step": BATCH, "total_steps": BATCH, "progress": BATCH, "batch_size": BATCH, "eps": BATCH, "pi": BATCH}
@@ -295,7 +296,7 @@ class Reader:
             return self.reduction(function, [self.lower(a, scope) for a in arguments], keywords, scope)
         if function == "raw":
             return self.raw(arguments[0])
-        if function in ONE_NUMBER or function in ("min", "max", "present", "coalesce", "required"):
+        if function in ONE_NUMBER or function in ("min", "max", "comb", "present", "coalesce", "required"):
             return self.apply(function, [self.lower(a, scope) for a in arguments])
         if function == "clip":
             x, low, high = (self.lower(a, scope) for a in arguments)
@@ -370,7 +371,7 @@ class Reader:
         return self.reduce(name, x, where, by, over.name, setting)
 
     def over_components(self, name, x, where, setting):
-        if not isinstance(x, Bundle) or name in ("quantile", *OF_EACH):
+        if not isinstance(x, Bundle) or name in ("quantile", "kth", *OF_EACH):
             raise SpecError(f"{name}: no bundle to reduce over components")
         wheres = where.nodes if isinstance(where, Bundle) else () if where is None else (where,) * len(x.nodes)
         args = (*x.nodes, *wheres)

@@ -171,6 +171,9 @@ STATISTICS = {  # an expression of `a`, the NumPy function, what it is of no val
     "quantile(a, 0.5{})": (np.median, -9),
     "quantile(a, 0.3{})": (lambda v: np.quantile(v, 0.3), -9),
     "quantile(a, 1{})": (np.max, -9),
+    "kth(a, 1{})": (np.max, -9),
+    "kth(a, 2{})": (lambda v: np.partition(v, -2)[-2] if len(v) >= 2 else -9, -9),
+    "kth(a, 4{})": (lambda v: np.sort(v)[-4] if len(v) >= 4 else -9, -9),
 }
 
 

@@ -180,7 +180,7 @@ EXAMPLES = re.findall(r"`([^`\n]+)` is (-?\d+(?:\.\d+)?)(?= \|)", LANGUAGE.read_
 
 def test_there_is_something_to_compute():
     assert len(EXAMPLES) >= 19
-    assert len(PICTURES) == 4
+    assert len(PICTURES) == 5
     assert len(SESSIONS) >= 9
 
 

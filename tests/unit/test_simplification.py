@@ -31,6 +31,12 @@ class Failed(Exception):
     """A value that is asked for, and is not there."""
 
 
+def whole(x):
+    if x != int(x):
+        raise ValueError(x)
+    return int(x)
+
+
 PLAIN = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -38,6 +44,7 @@ PLAIN = {
     "/": lambda a, b: a / b,
     "neg": lambda a: -a,
     "**": lambda a, b: a**b,
+    "comb": lambda n, k: math.comb(whole(n), whole(k)),
     "abs": lambda a: a if a > 0 else -a,
     "minimum": lambda a, b: a if a < b else b,
     "maximum": lambda a, b: a if a > b else b,
@@ -131,6 +138,8 @@ def reduced(node, rows, i):
             return None if own is None else spread(others, parameter, "std")
         case "rank":
             return None if own is None else 1 + sum(v < own for v in values)
+        case "kth":
+            return sorted(values)[-int(parameter)] if parameter <= len(values) else None
         case "quantile":
             values.sort()
             at = parameter * (len(values) - 1)
@@ -213,7 +222,7 @@ def drafts_of(op):
         yield from ((lambda a=a: GRAPH.sum_components([a]), (a,), ()) for a in NUMBERS)
     elif op in REDUCTIONS:
         found = [LOW, UNSURE, GRAPH.spread(ONE)] if op in ("any", "all") else REDUCED
-        ddof = {"ddof": F(1), "q": F(1, 2)}.get(REDUCTIONS[op].parameter)
+        ddof = {"ddof": F(1), "q": F(1, 2), "k": F(2)}.get(REDUCTIONS[op].parameter)
         for x, where, by, over in product(found, wheres(), (None, C), (Level.GROUP, Level.BATCH)):
             args = (x, where) if by is None else (x, where, by)
             yield lambda a=(x, where, by, over): GRAPH.reduce(op, *a, ddof), args, (over, ddof)

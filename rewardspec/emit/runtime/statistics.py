@@ -275,12 +275,40 @@ def group_quantile(x, mask, q=0.5):
     return torch.where(count > 0, below + (above - below) * (at - low), float("nan")).to(x.dtype)
 
 
+def group_kth(x, mask, k=2):
+    """The k-th largest value; NaN where there are fewer."""
+    if x.shape[-1] < k:
+        return x.new_full((*x.shape[:-1], 1), float("nan"))
+    found = (x if mask is None else torch.where(mask, x, -float("inf"))).topk(k, -1).values[..., -1:]
+    return found if mask is None else torch.where(mask.sum(-1, keepdim=True) >= k, found, float("nan"))
+
+
 def group_rank(x, mask):
     """Rank from 1, the least; ties share the lowest rank. NaN outside the mask."""
     values = x if mask is None else torch.where(mask, x, float("inf"))
     ordered = values.sort(-1).values
     rank = torch.searchsorted(ordered.contiguous(), values.contiguous()).to(x.dtype) + 1
     return rank if mask is None else torch.where(mask, rank, float("nan"))
+
+
+def binomial(n, k):
+    """n! / (k! (n - k)!), elementwise in float64: exact up to 2^40, else to 1e-8 for n up to a million; 0 for k > n.
+
+    Up to 32 factors are multiplied; each product is a whole number. Beyond that it is by logarithms.
+    """
+    kind = torch.result_type(n, k)
+    n, k = (torch.as_tensor(x, dtype=torch.float64, device=(n if torch.is_tensor(n) else k).device) for x in (n, k))
+    least = torch.minimum(k, n - k)
+    rest, result = n - least, torch.ones_like(least)
+    most = least.nan_to_num(nan=0.0).clamp(0, 33)
+    most = int(most.max()) if most.numel() else 0
+    for i in range(1, min(most, 32) + 1):
+        result = torch.where(least >= i, result * (rest + i) / i, result)
+    if most > 32:
+        logs = torch.lgamma(n + 1) - torch.lgamma(least + 1) - torch.lgamma(rest + 1)
+        result = torch.where(least > 32, logs.exp(), result)
+    result = torch.where(least < 0, 0.0, result)
+    return torch.where(torch.isnan(least), float("nan"), result).to(kind)
 
 
 def largest(*summands):
