@@ -236,7 +236,8 @@ def _comb_domain(n: Domain, k: Domain) -> Domain:
         except Inexact:
             return inf
 
-    low, high = Fraction(0), inf
+    low = Fraction(0)
+    high: Fraction | float = inf
     few, many = (max(math.ceil(d.lo), 0) if d.lo > -inf else 0 for d in (n, k))
     if k.hi < inf:
         ends = [at(Fraction(few), Fraction(max(many, 0))), at(Fraction(few), Fraction(max(math.floor(k.hi), 0)))]

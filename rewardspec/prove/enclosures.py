@@ -292,8 +292,8 @@ def _reduce(node: Node, args: list[Box], size: int) -> Box:
                 return np.sort(np.where(taken, x, -np.inf), 1)[:, size - k : size - k + 1]
 
             if k > size:
-                none = np.zeros_like(count, float)
-                return Box(none, none, count == count, count != count)
+                zero = np.zeros(count.shape)
+                return Box(zero, zero, zero == 0, zero != 0)
             low = np.where(enough, kth(lo, sure), least(lo, maybe))  # a further value can only raise it
             there = maybe.sum(1, keepdims=True) >= k
             return Box(*_held(low, kth(hi, maybe), there), ~enough, there)
