@@ -19,7 +19,7 @@ from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import Number, sign
 from rewardspec.prove.changes import Change, changes
-from rewardspec.prove.schedule import needs
+from rewardspec.prove.schedule import times_read
 from rewardspec.spec import Spec
 
 MOST_COMPARED_GROUPS = 2000  # of one size
@@ -87,7 +87,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
     """
     questions = Question.of(before), Question.of(after)
     moments, all_moments = _moments(questions)
-    shown = needs(before) | needs(after)
+    shown = times_read(before) | times_read(after)
     evaluators = [[GroupEvaluator(q.root, list(q.fine), moment) for q in questions] for moment in moments]
     columns: Points = {}
     for question in questions:

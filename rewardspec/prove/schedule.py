@@ -41,7 +41,7 @@ def read_moments(text: str, total_steps: int | None) -> list[Moment]:
     return found
 
 
-def needs(spec: Spec) -> set[str]:
+def times_read(spec: Spec) -> set[str]:
     """Those of `step`, `total_steps` and `progress` that the spec reads."""
     nodes = walk([*spec.program.results, *spec.program.labels.values()])
     return {n.attributes[0] for n in nodes if n.op == "given"} & {"step", "total_steps", "progress"}
@@ -52,7 +52,7 @@ def schedule(spec: Spec, moments: list[Moment], total_steps: int | None) -> list
 
     Raises ValueError if the spec reads `total_steps` or `progress` and these are unknown.
     """
-    used = needs(spec)
+    used = times_read(spec)
     for moment in moments:
         known = {"step": moment.step, "total_steps": total_steps, "progress": moment.progress}
         missing = sorted(name for name in used if known[name] is None)
