@@ -124,19 +124,21 @@ def test_a_lock_ends_with_its_process(folder):
     code = (
         "import os, sys, time\nfrom pathlib import Path\nfrom rewardspec.logs.outputs import held\n"
         "with held(Path('out.jsonl')):\n"
-        "    if os.fork() == 0:\n        time.sleep(30)\n        os._exit(0)\n"  # a child that outlives it
-        "    print('held', flush=True)\n    time.sleep(30)\n"
+        "    if os.fork() == 0:\n        print('held', flush=True)\n        time.sleep(30)\n        os._exit(0)\n"
+        "    time.sleep(30)\n"  # the child, which has let go of the lock when it says so, outlives its parent
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment(), process_group=0)
-    assert process.stdout.readline() == b"held\n"
-    with pytest.raises(BadPath, match="another run"), held(Path("out.jsonl")):
-        pass
-    process.kill()
-    process.wait()
-    with held(Path("out.jsonl")):
-        pass
-    os.killpg(process.pid, signal.SIGKILL)  # the child
-    process.stdout.close()
+    options = {"stdout": subprocess.PIPE, "env": environment(), "process_group": 0}
+    with subprocess.Popen([sys.executable, "-c", code], **options) as process:
+        try:
+            assert process.stdout.readline() == b"held\n"
+            with pytest.raises(BadPath, match="another run"), held(Path("out.jsonl")):
+                pass
+            process.kill()
+            process.wait()
+            with held(Path("out.jsonl")):
+                pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # the child
 
 
 def scored(**options):
