@@ -155,7 +155,7 @@ def test_generated_reward_files_hold_the_permission(package, target, name):
     folder = package.parent / target
     write(embedded(spec, target), folder)
     text = (folder / "reward.py").read_text()
-    assert "say in allow_python" in text
+    assert "that it may import in allow_python" in text
     with pytest.raises(NotAllowed):
         exec(text, {"__file__": str(folder / "reward.py")})
     command = ["compile", "spec.yaml", "--target", target, "-o", str(folder), "--force"]

@@ -243,7 +243,7 @@ def test_a_function_of_the_users_that_is_wrong_is_said_to_be(module, path, said)
 
 def test_a_spec_without_functions_has_nothing_to_give_to_a_trainer():
     spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  a: {values: [0, 1]}\nadvantage: grpo\n")
-    with pytest.raises(ScoringError, match=r"add `use: toolrl\.format`"):
+    with pytest.raises(ScoringError, match=r"such as `use: toolrl\.format`"):
         rewards.for_verl(spec)
 
 

@@ -199,6 +199,7 @@ def test_a_second_group_is_not_measured_by_the_first():
 
 NAMES = {"neg": "-x", "+": "x + y", "-": "x - y", "*": "x * y", "/": "x / (1 + abs(y))", "**": "(1 + abs(x)) ** y"}
 NAMES |= {"minimum": "min(x, y)", "maximum": "max(x, y)", "log": "log(1 + abs(x))", "sqrt": "sqrt(abs(x))"}
+NAMES |= {"comb": "comb(round(abs(x)), round(abs(y)))"}
 
 
 @pytest.mark.parametrize("name", [name for name, op in ELEMENTWISE.items() if not op.boolean])
