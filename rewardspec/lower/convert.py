@@ -16,27 +16,22 @@ from rewardspec.text.source import Span
 def number(ctx: Context, expr: Expr, scope: Scope) -> Node:
     """An expression as one number; a bundle is an error."""
     value = ctx.value(expr, scope)
-    if isinstance(value, Bundle):
-        ctx.fail(
-            "bundle-left-over",
-            "expected one value, not one for each component",
-            expr.span,
-            help=f"did you mean `sum({shorten(expr.span.text)}, over=components)`?",
-        )
+    refuse_bundle(ctx, value, expr, "expected one value, not one for each component", "sum")
     return as_number(ctx, value, expr.span)
 
 
 def as_condition(ctx: Context, expr: Expr, scope: Scope) -> Node:
     """Whether an expression is true: a node that is never missing."""
     value = ctx.value(expr, scope)
-    if isinstance(value, Bundle):
-        ctx.fail(
-            "bundle-left-over",
-            "expected one condition, not one for each component",
-            expr.span,
-            help=f"did you mean `all({shorten(expr.span.text)}, over=components)`?",
-        )
+    refuse_bundle(ctx, value, expr, "expected one condition, not one for each component", "all")
     return as_truth(ctx, value, expr.span).holds
+
+
+def refuse_bundle(ctx: Context, value: Value, expr: Expr, message: str, reduction: str) -> None:
+    """Report a bundle where one value is needed; `reduction` is the function that would make one of it."""
+    if isinstance(value, Bundle):
+        help = f"did you mean `{reduction}({shorten(expr.span.text)}, over=components)`?"
+        ctx.fail("bundle-left-over", message, expr.span, help=help)
 
 
 def as_number(ctx: Context, value: Value, span: Span) -> Node:

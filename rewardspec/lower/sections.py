@@ -9,14 +9,14 @@ from rewardspec.ir.graph import Node, TooLarge, walk
 from rewardspec.language.declarations import Use
 from rewardspec.lower.components import shaped_value
 from rewardspec.lower.context import Context
-from rewardspec.lower.convert import as_condition, as_number, as_truth, number
+from rewardspec.lower.convert import as_condition, as_number, as_truth, number, refuse_bundle
 from rewardspec.lower.names import definition_value
 from rewardspec.lower.unknown import names_in
 from rewardspec.lower.values import Bundle, Skip, Truth
 from rewardspec.ops.domain import Level, interval
 from rewardspec.ops.operators import ACROSS_ROLLOUTS
 from rewardspec.syntax.tree import Expr, Name
-from rewardspec.text.diagnostics import Label, Report, shorten
+from rewardspec.text.diagnostics import Label, Report
 
 
 def kept_groups(ctx: Context, expr: Expr) -> Node:
@@ -63,13 +63,7 @@ def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
         names_in(ctx, expr, frozenset(), ctx.user)
         raise Skip
     value = ctx.value(expr, ctx.user)
-    if isinstance(value, Bundle):
-        ctx.fail(
-            "bundle-left-over",
-            "the advantage needs one value per rollout, not one for each component",
-            expr.span,
-            help=f"did you mean `sum({shorten(expr.span.text)}, over=components)`?",
-        )
+    refuse_bundle(ctx, value, expr, "the advantage needs one value per rollout, not one for each component", "sum")
     node = as_number(ctx, value, expr.span)
     if node.level is not Level.ROLLOUT:
         ctx.fail(
