@@ -15,7 +15,7 @@ from typing import overload
 import rewardspec  # its names are imported when type hints are asked for: `check` stays fast
 from rewardspec.language.files import read_file
 from rewardspec.lint import Run, codes, findings
-from rewardspec.spec import Spec, compile, is_text, load, loads
+from rewardspec.spec import Spec, compile, constant_text, is_text, load, loads
 from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, did_you_mean, shorten
 from rewardspec.text.source import Source
@@ -70,7 +70,9 @@ def check(
     if source is None:
         assert report is not None, "a file without text has a reason"
         return report.sorted()
-    found, notes = check_text(source, {name: str(value) for name, value in constants.items()}, run, strict, errors)
+    found, notes = check_text(
+        source, {name: constant_text(value) for name, value in constants.items()}, run, strict, errors
+    )
     return [*found, *notes]
 
 

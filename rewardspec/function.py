@@ -159,7 +159,8 @@ class AdvantageFunction:
 
     def _repr_html_(self) -> str:
         rows = [(name, column.level, column.domain) for name, column in self.spec.program.columns.items()]
-        reads = [row for row in rows if row[0] in self.spec.columns]
+        read = self.spec.columns
+        reads = [row for row in rows if row[0] in read]
         title = f"advantages of {self.spec.name} {self.spec.fingerprint}"
         return html_table(title, ("column", "level", "domain"), reads)
 

@@ -336,13 +336,13 @@ def loads(
     """
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, not {type(text).__name__}")
-    spec, report = check(Source(name, text), {key: _written(value) for key, value in constants.items()}, advantage)
+    spec, report = check(Source(name, text), {key: constant_text(value) for key, value in constants.items()}, advantage)
     if spec is None:
         raise SpecError(report.sorted())
     return spec
 
 
-def _written(value: object) -> str:
+def constant_text(value: object) -> str:
     """A constant as a spec would write it."""
     try:
         return str(value)
