@@ -67,11 +67,14 @@ def operation(operator, *operands):
 
 
 def run(operator, operands):
-    """A run of one operator is one node, so what it begins with is not such a run itself."""
-    first = operands[0]
-    if isinstance(first, Operation) and first.operator == operator:
-        operands = [*first.operands, *operands[1:]]
-    return operation(operator, *operands)
+    """A run of one operator is one node: of `+` and `*` from the left, of `and` and `or` wherever it stands."""
+
+    def same(x):
+        return isinstance(x, Operation) and x.operator == operator
+
+    merged = operands if operator in ("and", "or") else operands[:1]
+    flat = [y for x in merged for y in (x.operands if same(x) else (x,))]
+    return operation(operator, *flat, *operands[len(merged) :])
 
 
 def negated(x):
@@ -262,7 +265,8 @@ def test_errors_stand_where_they_are(text, start, under):
 def test_a_strange_sign_is_found_wherever_it_stands(expr, data):
     text = format_expr(expr)
     at = data.draw(st.integers(0, len(text)))
-    assume(all(not found.start() < at < found.end() for found in re.finditer(r"\.inf", text)))  # `.` alone is stranger
+    # the first half of `.inf` or `!=` alone is stranger
+    assume(all(not found.start() < at < found.end() for found in re.finditer(r"\.inf|!=", text)))
     found = error(text[:at] + "$" + text[at:])
     assert found.span.start == at
     assert found.span.text == "$"
