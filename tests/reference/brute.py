@@ -7,9 +7,11 @@ from fractions import Fraction
 
 from reference.author import BATCH, GROUP, ROLLOUT
 from reference.checks import Disagreement
-from reference.interpreter import Batch, Evaluation, RolloutError, advantage, measured_columns
+from reference.interpreter import Batch, Evaluation, RolloutError, advantage
+from reference.measured import measured_columns
+from reference.nodes import walk
 from reference.numbers import Arithmetic, NoValue, digits, key
-from reference.reader import Reader, walk
+from reference.reader import Reader
 
 MOST = 150  # groups of one size that are tried
 

@@ -8,9 +8,12 @@ import numpy as np
 import torch
 
 import rewardspec
-from reference.interpreter import Batch, Evaluation, RolloutError, interpret, measured_columns
+from reference.declared import Scope
+from reference.interpreter import Batch, Evaluation, RolloutError, interpret
+from reference.measured import measured_columns
+from reference.nodes import SpecError
 from reference.numbers import Arithmetic, NoValue, TooClose, digits
-from reference.reader import Reader, Scope, SpecError
+from reference.reader import Reader
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "list": 2.0**-24, "int64": 2.0**-24}
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}

@@ -1,46 +1,39 @@
-"""What a spec gives for one batch, one rollout at a time: values are asked for where the language asks for them."""
+"""What a spec gives for one batch, one rollout and one item at a time: values are asked for where the language asks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import mpmath
 
-from reference.numbers import Arithmetic, NoValue, TooClose, compares, digits
-from reference.reader import BATCH, GROUP, OF_EACH, ONE_NUMBER, ROLLOUT
-
-MISSING = None
-
-
-class RolloutError(Exception):
-    """The call raises."""
-
-
-@dataclass
-class Batch:
-    """columns: N values each, Fractions, symbols or None. groups: N ids. units: of the column's own float type."""
-
-    columns: dict
-    groups: list
-    step: int | None = None
-    total_steps: int | None = None
-    copies: list | None = None
-
-    def __post_init__(self):
-        order = {}
-        for i, group in enumerate(self.groups):
-            order.setdefault(group, []).append(i)
-        self.members = list(order.values())
-        self.group_of = {i: g for g, members in enumerate(self.members) for i in members}
+from reference.measured import (
+    MISSING,
+    Batch,
+    Id,
+    Item,
+    RolloutError,
+    held_state,
+    initial_state,
+    key_of,
+    lengths_of,
+    measured_columns,
+)
+from reference.nodes import BATCH, GROUP, OF_EACH, ROLLOUT, finest
+from reference.numbers import Arithmetic, NoValue, compares
+from reference.reader import ALONG, ONE_NUMBER
+from reference.statistics import has_spread, statistic
 
 
 @dataclass
 class Outcome:
-    """advantages, rewards: N Numbers each, MISSING where ignored. weights: one, or one a group. kept: P flags."""
+    """advantages, rewards: N Numbers each, or one for each item; MISSING where ignored. weights: one, or one a group.
+    kept: P flags. state: {name: Number} and {name: [(key, Number), ...]}, the longest unseen first.
+    """
 
     advantages: list
     rewards: dict
     weights: dict
     kept: list
+    state: dict = field(default_factory=dict)
 
 
 class Evaluation:
@@ -49,13 +42,25 @@ class Evaluation:
     def __init__(self, reader, batch, columns, arithmetic, kept=None):
         self.reader, self.batch, self.columns, self.kept = reader, batch, columns, kept
         self.arithmetic, self.memo = arithmetic, {}
+        self.lengths = lengths_of(reader, batch)
+        self.state = held_state(reader, batch, arithmetic)
 
     def at(self, node, i):
-        """The value of a node for rollout `i`: a Number, a symbol or MISSING."""
-        place = (id(node), i if node.level == ROLLOUT else self.batch.group_of[i] if node.level == GROUP else 0)
-        if place not in self.memo:
-            self.memo[place] = self.evaluate(node, i)
-        return self.memo[place]
+        """The value of a node for rollout or item `i`: a Number, a symbol, an Id or MISSING."""
+        if node.level <= ROLLOUT and isinstance(i, Item):
+            i = i.rollout
+        place = i if node.level >= ROLLOUT else self.batch.group_of[i] if node.level == GROUP else 0
+        if (id(node), place) not in self.memo:
+            self.memo[id(node), place] = self.evaluate(node, i)
+        return self.memo[id(node), place]
+
+    def places(self, level, rollouts):
+        """These rollouts, or their items."""
+        if level <= ROLLOUT:
+            return list(rollouts)
+        if self.lengths[level] is None:
+            raise RolloutError("how long lists are is not known")
+        return [Item(i, at) for i in rollouts for at in range(self.lengths[level][i])]
 
     def holds(self, node, i, wanted=True):
         """Whether a condition holds, or its `not` does (wanted=False): of a missing one, neither."""
@@ -79,7 +84,14 @@ class Evaluation:
         if op == "symbol":
             return node.attribute
         if op == "column":
-            return self.columns[node.attribute][i]
+            column = self.columns[node.attribute]
+            return column[i.rollout][i.place] if isinstance(i, Item) else column[i]
+        if op == "position":
+            return self.arithmetic.leaf(Fraction(i.place + 1))
+        if op == "state":
+            return self.state_of(node.attribute, i)
+        if op in ALONG:
+            return self.along(node, i)
         if op == "given":
             return self.given(node.attribute, i)
         if op == "if":
@@ -105,7 +117,7 @@ class Evaluation:
         op, do = node.op, self.arithmetic
         if op in ("spread", "required"):
             return values[0]
-        if op in ("==", "!=") and isinstance(values[0], str):
+        if op in ("==", "!=") and isinstance(values[0], str | Id):
             return self.truth((values[0] == values[1]) == (op == "=="))
         if op in ("<", "<=", ">", ">=", "==", "!="):
             return self.truth(do.compare(op, *values))
@@ -150,18 +162,78 @@ class Evaluation:
         }[name]()
         return self.arithmetic.leaf(known if isinstance(known, mpmath.mpf) else Fraction(known))
 
+    def along(self, node, i):
+        """Of an ordered list: what its items before or after give."""
+        x, do = node.args[0], self.arithmetic
+        last = self.lengths[node.level][i.rollout] - 1
+        if node.op in ("before", "after"):
+            to = i.place + (1 if node.op == "after" else -1)
+            return self.at(x, Item(i.rollout, to)) if 0 <= to <= last else MISSING
+        near = range(i.place + 1) if node.op == "so_far" else range(i.place, last + 1)
+        found = [(at - i.place, self.at(x, Item(i.rollout, at))) for at in near]
+        terms = [(far, v) for far, v in found if v is not MISSING]
+        if node.op == "so_far" or node.attribute == 1:
+            return do.sum([v for _, v in terms])
+        return do.sum([do.mul(do.leaf(node.attribute**far), v) if far else v for far, v in terms])
+
+    # State ---------------------------------------------------------------------------------------
+
+    def state_of(self, name, i):
+        state, held = self.reader.states[name], self.state[name]
+        if state.by is None:
+            return held
+        return held.get(self.key(state, i), self.arithmetic.leaf(state.init))
+
+    def key(self, state, i):
+        """The key of a group, MISSING where its id is."""
+        found = self.columns[state.by.name][self.batch.members[self.batch.group_of[i]][0]]
+        return MISSING if found is MISSING else key_of(found.value)
+
+    def state_after(self):
+        """What `state:` is after the batch."""
+        after = {}
+        for name, state in self.reader.states.items():
+            firsts = [members[0] for members in self.batch.members]
+            if state.by is None:
+                new = self.at(state.update, 0)
+                after[name] = self.state[name] if new is MISSING else self.within(state, new)
+                continue
+            held, updates = dict(self.state[name]), {}
+            for i in firsts:
+                key, new = self.key(state, i), self.at(state.update, i)
+                if key is not MISSING:
+                    updates.setdefault(key, []).extend([] if new is MISSING else [new])
+            for key, found in updates.items():
+                value = held.pop(key, self.arithmetic.leaf(state.init))  # what was seen goes to the end
+                if found:
+                    value = found[0] if len(found) == 1 else statistic(self.arithmetic, "mean", found, None, None)
+                    value = self.within(state, value)
+                held[key] = value
+            kept = list(held.items())
+            after[name] = [(key.value, value) for key, value in kept[-state.most if state.most else 0 :]]
+        return after
+
+    def within(self, state, value):
+        do = self.arithmetic
+        low, high = (end if isinstance(end, float) else do.leaf(end) for end in state.range)
+        value = value if isinstance(low, float) else do.greatest([value, low])
+        return value if isinstance(high, float) else do.least([value, high])
+
     # Reductions ----------------------------------------------------------------------------------
 
     def cell(self, node, i):
-        """The rollouts that a reduction looks at, one of each group where values are of group level."""
+        """The rollouts or items that a reduction looks at, one of each group where values are of group level."""
         name, over, _, _, has_by = node.attribute
         x = node.args[0]
-        if over == "group":
-            found = self.batch.members[self.batch.group_of[i]]
+        if over == "rollout":
+            found = self.places(x.level, [i.rollout if isinstance(i, Item) else i])
+        elif over == "group":
+            rollout = i.rollout if isinstance(i, Item) else i
+            found = self.places(x.level, self.batch.members[self.batch.group_of[rollout]])
         else:
             groups = [m for g, m in enumerate(self.batch.members) if self.kept is None or self.kept[g]]
             single = x.level == GROUP and name not in OF_EACH
-            found = [j for members in groups for j in (members[:1] if single else members)]
+            found = self.places(x.level, [j for members in groups for j in (members[:1] if single else members)])
         if has_by:
             by = node.args[-1]
             own = self.at(by, i)
@@ -169,12 +241,12 @@ class Evaluation:
         return found
 
     def alike(self, a, b):
-        if a is MISSING or b is MISSING or isinstance(a, str):
+        if a is MISSING or b is MISSING or isinstance(a, str | Id):
             return a == b
         return self.arithmetic.order(a, b) == 0
 
     def used(self, node, i):
-        """(rollout, value) of those that are selected and present."""
+        """(rollout or item, value) of those that are selected and present."""
         x, selected = node.args[0], node.attribute[3]
         found = [j for j in self.cell(node, i) if not selected or self.holds(node.args[1], j)]
         return [(j, v) for j in found if (v := self.at(x, j)) is not MISSING]
@@ -190,75 +262,15 @@ class Evaluation:
                 less = sum(self.arithmetic.order(v, own) < 0 for _, v in used)
                 return self.arithmetic.leaf(Fraction(1 + less))
             others = [v for j, v in used if j != i]
-            return self.statistic("std", others, setting, node.args[0])
-        return self.statistic(name, [v for _, v in used], setting, node.args[0])
+            return statistic(self.arithmetic, "std", others, setting, node.args[0])
+        return statistic(self.arithmetic, name, [v for _, v in used], setting, node.args[0])
 
     def over_components(self, node, i):
         name, size, setting = node.attribute
         xs, wheres = node.args[:size], node.args[size:]
         chosen = [x for at, x in enumerate(xs) if not wheres or self.holds(wheres[at], i)]
         values = [v for x in chosen if (v := self.at(x, i)) is not MISSING]
-        return self.statistic(name, values, setting, None)
-
-    def statistic(self, name, values, setting, x):
-        do = self.arithmetic
-        if name == "count":
-            return do.leaf(Fraction(len(values)))
-        if name in ("any", "all"):
-            held = [v.value == 1 for v in values]
-            return self.truth(any(held) if name == "any" else all(held))
-        if name == "sum":
-            return do.sum(values)
-        if name in ("std", "var"):
-            return self.deviation(name, values, setting, x)
-        if not values:
-            return MISSING
-        if name == "mean":
-            return do.div(do.sum(values, "mean"), do.leaf(Fraction(len(values))))
-        if name in ("min", "max"):
-            return do.least(values) if name == "min" else do.greatest(values)
-        ordered = sorted(values, key=lambda v: digits(v.value))
-        if name == "kth":
-            return ordered[-int(setting)] if setting <= len(ordered) else MISSING
-        assert name == "quantile", name
-        place = setting * (len(ordered) - 1)
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        part = do.mul(do.leaf(place - low), do.sub(ordered[high], ordered[low]))
-        return do.add(ordered[low], part) if place > low else ordered[low]
-
-    def deviation(self, name, values, ddof, x):
-        do = self.arithmetic
-        if len(values) < 2 or not self.has_spread(values, x):
-            return do.leaf(Fraction(0))
-        exact = [v.value for v in values]
-        if not all(isinstance(v, Fraction) for v in exact):
-            exact = [digits(v) for v in exact]
-        mean = sum(exact) / len(exact)
-        variance = sum((v - mean) ** 2 for v in exact) / (len(exact) - ddof)
-        off = 2 * max(do.off(v) for v in values)
-        root = do.root(variance)
-        made = (name, ddof, *sorted(v.made for v in values))
-        if name == "var":
-            return do.number(variance, 2 * float(root) * off + off * off + do.unit * float(variance), made)
-        return do.number(root, off * 1.5 + do.unit * float(root), made)
-
-    def has_spread(self, values, x):
-        """Law 1. Sums that differ in rounding alone have none; what else is that close is no test."""
-        do = self.arithmetic
-        if all(isinstance(v.value, Fraction) for v in values) and not do.unit:
-            return any(v.value != values[0].value for v in values)
-        if do.unit and len({v.made for v in values}) == 1:
-            return False
-        exact = [digits(v.value) for v in values]
-        spread, largest = max(exact) - min(exact), max(abs(v) for v in exact)
-        if spread <= largest * mpmath.mpf(10) ** -48:
-            if do.unit and x is not None and not seen_through(x) and any(v.error for v in values):
-                raise TooClose
-            return False
-        if do.unit and float(spread) <= 16 * (max(do.off(v) for v in values) + 4 * do.coarsest * float(largest)):
-            raise TooClose
-        return True
+        return statistic(self.arithmetic, name, values, setting, None)
 
     def is_less_its_mean(self, node):
         x, mean = node.args
@@ -266,75 +278,10 @@ class Evaluation:
 
     def without_spread(self, mean, i):
         used = self.used(mean, i)
-        return i in dict(used) and not self.has_spread([v for _, v in used], mean.args[0])
-
-
-def seen_through(x):
-    """Whether a value is a sum in the sense of law 1."""
-    if x.op in ("+", "-", "components", "column"):
-        return True
-    if x.op in ("if", "min", "max", "coalesce", "spread", "neg", "*"):
-        return any(seen_through(a) for a in x.args)
-    return False
+        return i in dict(used) and not has_spread(self.arithmetic, [v for _, v in used], mean.args[0])
 
 
 # A whole call ------------------------------------------------------------------------------------
-
-
-def measured_columns(reader, batch, arithmetic, units, read=None):
-    """The columns after `missing` and `outside`. units: the relative rounding of each column's type. read: those that
-    are held to their declarations. Raises RolloutError.
-    """
-    found = {}
-    for name in sorted(reader.claimed_columns & batch.columns.keys() | reader.read_columns):
-        column, held = reader.columns[name], read is None or name in read
-        if name not in batch.columns:
-            raise RolloutError(f"no column {name}")
-        values = [one_value(column, v, units.get(name, 0), held) for v in batch.columns[name]]
-        if column.missing == "zero":
-            values = [Fraction(0) if v is MISSING else v for v in values]
-        of_one = batch.members if column.level == GROUP else [range(len(values))] if column.level == BATCH else []
-        if held and any(len({values[i] for i in members}) > 1 for members in of_one):
-            raise RolloutError(f"{name} is not equal")
-        if held:
-            for v in values:
-                refuse_large(arithmetic, name, v)
-        found[name] = [v if v is MISSING or isinstance(v, str) else arithmetic.leaf(v) for v in values]
-    return found
-
-
-def refuse_large(arithmetic, name, value):
-    """A whole number that the type of the computation cannot hold is refused."""
-    if isinstance(value, Fraction) and arithmetic.unit and value.denominator == 1 and not arithmetic.holds(value):
-        raise RolloutError(f"{name}: {value} is too large")
-
-
-def one_value(column, value, unit, held):
-    """A value of a column, held to its domain."""
-    if value is MISSING:
-        return MISSING
-    if column.symbols:
-        if value not in column.values:
-            raise RolloutError(f"{column.name}: no such name")
-        return value
-    if isinstance(value, float):
-        raise RolloutError(f"{column.name}: infinite")
-    ends = [end for end in column.ends if not isinstance(end, float)]
-    for declared in column.values or ends:
-        if abs(value - declared) <= 2 * unit * abs(declared):
-            return declared
-    if column.values is not None:
-        if column.outside == "clip":
-            return min(column.values, key=lambda d: abs(d - value))
-        if held:
-            raise RolloutError(f"{column.name}: not a declared value")
-        return value
-    low, high = column.range
-    if low <= value <= high:
-        return value
-    if column.outside == "error" and held:
-        raise RolloutError(f"{column.name}: outside")
-    return low if value < low else high
 
 
 def interpret(reader, batch, unit=0.0, units=None, read=None):
@@ -350,11 +297,15 @@ def interpret(reader, batch, unit=0.0, units=None, read=None):
     try:
         for name in reader.read_columns if read is None else read:
             column = reader.columns[name]
+            value, gate = reader.raw(name), column.gate
+            places = whole.places(column.level if gate is None else finest([column.level, gate.level]), n)
             if column.missing == "error" and any(
-                columns[name][i] is MISSING and (column.gate is None or whole.holds(column.gate, i)) for i in n
+                whole.at(value, i) is MISSING and (gate is None or whole.holds(gate, i)) for i in places
             ):
                 raise RolloutError(f"{name} is missing")
-        rewards = {name: [whole.at(node, i) for i in n] for name, node in reader.shaped.items()}
+        rewards = {
+            name: [whole.at(node, i) for i in whole.places(node.level, n)] for name, node in reader.shaped.items()
+        }
         weights = {
             name: whole.at(node, 0) if node.level == BATCH else [whole.at(node, m[0]) for m in groups]
             for name, node in reader.weights.items()
@@ -367,10 +318,17 @@ def interpret(reader, batch, unit=0.0, units=None, read=None):
         if batch.copies is None:
             batch.copies = [int(k) for k in kept]
         inside = Evaluation(reader, batch, columns, arithmetic, kept)
-        advantages = [advantage(inside, i) if kept[batch.group_of[i]] else arithmetic.leaf(Fraction(0)) for i in n]
+        zero, level = arithmetic.leaf(Fraction(0)), reader.advantage.level
+        advantages = [
+            advantage(inside, i) if in_it else zero
+            for rollout in n
+            for in_it in [kept[batch.group_of[rollout]]]
+            for i in inside.places(level, [rollout])
+        ]
+        state = whole.state_after()
     except NoValue as error:
         raise RolloutError(str(error)) from None
-    return Outcome(advantages, rewards, weights, kept)
+    return Outcome(advantages, rewards, weights, kept, state)
 
 
 def advantage(evaluation, i):
@@ -383,4 +341,4 @@ def advantage(evaluation, i):
     return value
 
 
-__all__ = ["Batch", "Evaluation", "Outcome", "RolloutError", "compares", "interpret"]
+__all__ = ["Batch", "Evaluation", "Outcome", "RolloutError", "compares", "initial_state", "interpret"]

@@ -1,91 +1,42 @@
 """A spec read into nodes: names looked up, definitions put in place, levels known. From grammar/LANGUAGE.md."""
 
-from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
 
-from places import SPECS
-from ruamel.yaml import YAML
+from reference.declared import (
+    Scope,
+    declare_column,
+    declare_lists,
+    declare_state,
+    definitions,
+    literal,
+    read_yaml,
+    shipped,
+)
+from reference.nodes import (
+    BATCH,
+    GROUP,
+    LEVELS,
+    OF_EACH,
+    ROLLOUT,
+    Axis,
+    Bundle,
+    Node,
+    SpecError,
+    constant_of,
+    finest,
+    normalised,
+    walk,
+)
+from reference.parser import parse
 
-from reference.parser import parse, parse_signature
-
-BATCH, GROUP, ROLLOUT = 0, 1, 2
-LEVELS = {"batch": BATCH, "group": GROUP, "rollout": ROLLOUT}
-AXES = ("group", "batch", "components")
+AXES = ("group", "batch", "rollout", "components")
 ONE_NUMBER = ("abs", "sign", "sqrt", "exp", "log", "sigmoid", "tanh", "cos", "floor", "round")
 REDUCTIONS = ["mean", "min", "max", "sum", "count", "std", "var", "any", "all", "quantile", "kth", "rank"]
 REDUCTIONS += ["std_others"]
-OF_EACH = ("rank", "std_others")  # one for each rollout
-OPERATORS = ("+", "-", "*", "/", "**", "neg", "<", "<=", ">", ">=", "==", "!=", "and", "or", "not")
+ADD_UP = ("sum", "mean", "std", "var")  # of components: none may count more for the items it is spread onto
+ALONG = ("before", "after", "so_far", "returns")  # of the items of an ordered list
 GIVEN = {"step": BATCH, "total_steps": BATCH, "progress": BATCH, "batch_size": BATCH, "eps": BATCH, "pi": BATCH}
 GIVEN |= {"group_size": GROUP, "copies": GROUP}
-
-
-class SpecError(Exception):
-    """The spec is not well-formed."""
-
-
-class Node:
-    """An operation on nodes. level: what there is one value for."""
-
-    def __init__(self, op, args=(), attribute=None, level=BATCH):
-        self.op, self.args, self.attribute, self.level = op, args, attribute, level
-
-
-@dataclass(frozen=True)
-class Axis:
-    name: str
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """A node for each component."""
-
-    nodes: tuple
-
-
-@dataclass
-class Column:
-    """A column as it is declared. values: Fractions, or names of symbols. gate: the node of `when`, if there is one."""
-
-    name: str
-    values: tuple | None
-    range: tuple | None
-    level: int = ROLLOUT
-    missing: str = "error"
-    outside: str = "error"
-    symbols: bool = False
-    measured: bool = False
-    gate: Node | None = None
-
-    @property
-    def ends(self):
-        return self.range or (min(self.values), max(self.values))
-
-
-@dataclass
-class Scope:
-    """Where a name is looked up: parameters, and whether the text is the prelude's."""
-
-    parameters: dict = field(default_factory=dict)
-    closed: bool = False
-    guarantee: bool = False
-
-
-def read_yaml(text):
-    """Mappings, lists and strings: no scalar is taken for a number."""
-    return YAML(typ="base").load(text)
-
-
-@cache
-def shipped(name):
-    return read_yaml((SPECS / f"{name}.yaml").read_text())
-
-
-def literal(text):
-    """A number of `values`, `range` or `numerics`: `-1/3`, `1e-4`, `.inf`."""
-    sign, text = (-1, text[1:]) if text.startswith("-") else (1, text)
-    return sign * (float("inf") if text == ".inf" else Fraction(text))
 
 
 class Reader:
@@ -97,12 +48,14 @@ class Reader:
         numerics = self.spec.get("numerics", {})
         self.prelude = definitions(shipped("prelude")["define"])
         self.columns, self.closed_columns = {}, {}
+        self.lists = declare_lists(self.spec.get("lists", {}))
+        self.levels = LEVELS | {name: ROLLOUT + 1 + at for at, name in enumerate(self.lists)}
         if dialect is not None:
             own = shipped(f"dialects/{dialect}")
             self.prelude |= definitions(own["define"])
             numerics = own["numerics"]
             for name, declared in own.get("signals", {}).items():
-                self.closed_columns[name] = self.declare(name, declared)
+                self.closed_columns[name] = declare_column(name, declared, LEVELS)
         self.ddof = int(numerics.get("ddof", 1))
         self.eps = literal(numerics.get("eps", "1e-6")) if eps is None else eps
         self.define = definitions(self.spec.get("define", {}))
@@ -110,29 +63,18 @@ class Reader:
             name: c if isinstance(c, dict) else {"expr": c} for name, c in self.spec["components"].items()
         }
         for name, declared in self.spec.get("signals", {}).items():
-            self.columns[name] = self.declare(name, declared)
+            self.columns[name] = declare_column(name, declared, self.levels)
         for name, declared in self.components.items():
             if "values" in declared or ("range" in declared and not ("expr" in declared or "stages" in declared)):
-                self.columns[name] = self.declare(name, declared)
+                self.columns[name] = declare_column(name, declared, self.levels)
                 self.columns[name].measured = True
         for name, column in self.closed_columns.items():
             self.columns.setdefault(name, column)
+        self.states = {
+            name: declare_state(name, declared, self.columns, GROUP)
+            for name, declared in self.spec.get("state", {}).items()
+        }
         self.read_all()
-
-    def declare(self, name, declared):
-        values, ends = declared.get("values"), declared.get("range")
-        symbols = values is not None and not all(is_literal(v) for v in values)
-        if values is not None:
-            values = tuple(values) if symbols else tuple(literal(v) for v in values)
-        return Column(
-            name,
-            values,
-            None if ends is None else tuple(literal(end) for end in ends),
-            LEVELS[declared.get("level", "rollout")],
-            declared.get("missing", "error"),
-            declared.get("outside", "error"),
-            symbols,
-        )
 
     def read_all(self):
         mine = Scope()
@@ -145,23 +87,53 @@ class Reader:
         }
         self.keep = self.coarse(self.expression(self.spec["keep"], mine)) if "keep" in self.spec else None
         self.refill = self.coarse(self.expression(self.spec["refill"], mine)) if "refill" in self.spec else None
-        self.advantage = self.expression(self.spec["advantage"], mine)
-        if not isinstance(self.advantage, Node) or self.advantage.level < ROLLOUT:
-            raise SpecError("the advantage has to be one value for each rollout")
-        self.advantage = self.node("spread", (self.advantage,), "advantage", ROLLOUT)  # 0 where nothing was measured
-        self.measured = self.value("measured", Scope(closed=True))
+        self.advantage = self.number(self.expression(self.spec["advantage"], mine))
+        if self.advantage.level < ROLLOUT:
+            raise SpecError("the advantage has to be one value for each rollout, or item")
+        self.measured = self.measured_at(self.advantage.level)  # 0 where nothing was measured
+        self.advantage = self.node("spread", (self.advantage,), "advantage", self.advantage.level)
+        for name, state in self.states.items():
+            state.update = self.number(self.expression(self.spec["state"][name]["update"], mine))
+            if state.update.level > (BATCH if state.by is None else GROUP):
+                raise SpecError(f"the update of {name} is finer than {name}")
+        self.outcome = self.number(self.expression(self.spec["outcome"], mine)) if "outcome" in self.spec else None
+        if self.outcome is not None and self.outcome.level != ROLLOUT:
+            raise SpecError("the outcome has to be one answer for each rollout")
         guarded = Scope(guarantee=True)
         self.guarantees = {name: self.expression(g, guarded) for name, g in self.spec.get("guarantees", {}).items()}
         results = [*self.shaped.values(), *self.weights.values(), self.keep, self.refill, self.advantage]
-        read = {n.attribute for n in walk(results) if n.op == "column"}
+        read = {n.attribute for n in walk([*results, *(s.update for s in self.states.values())]) if n.op == "column"}
+        read |= {s.by.name for s in self.states.values() if s.by is not None}
         self.read_columns = {n for n in self.columns if n in read or self.columns[n].measured}
         claimed = {n.attribute for n in walk(self.guarantees.values()) if n.op == "column"}
         self.claimed_columns = self.read_columns | claimed
 
     def coarse(self, node):
-        if not isinstance(node, Node) or node.level == ROLLOUT:
+        if self.number(node).level >= ROLLOUT:
             raise SpecError("of group or batch level, this has to be")
         return node
+
+    def is_id(self, node):
+        return isinstance(node, Node) and node.op == "column" and self.columns[node.attribute].ids
+
+    def number(self, node):
+        """One value, which is no id."""
+        if not isinstance(node, Node) or self.is_id(node):
+            raise SpecError("one number has to be here")
+        return node
+
+    def measured_at(self, level):
+        """Whether anything was measured for a rollout or an item: a list is missing where all of its items are."""
+        if all(c.level == ROLLOUT for c in self.shaped.values()):
+            return self.value("measured", Scope(closed=True))
+        found = []
+        for value in self.shaped.values():
+            there = self.apply("present", [value])
+            if value.level not in (ROLLOUT, level):
+                none = self.apply("==", [self.reduce("count", there, None, None, "rollout", None), self.constant(0)])
+                there = self.apply("or", [none, self.reduce("any", there, None, None, "rollout", None)])
+            found.append(there)
+        return self.node("components", tuple(found), ("any", len(found), None), level)
 
     # Components ----------------------------------------------------------------------------------
 
@@ -190,9 +162,8 @@ class Reader:
             text = declared.get("otherwise", "0")
             otherwise = self.node("missing") if text == "ignore" else self.expression(text, mine)
             value = self.apply("if", [self.expression(declared["when"], mine), value, otherwise])
-        if not isinstance(value, Node):
-            raise SpecError(f"{name} is a bundle")
-        # a component has one value for each rollout
+        value = self.number(value)
+        # a component has one value for each rollout, or for each item of a list
         value = self.node("spread", (value,), None, ROLLOUT) if value.level < ROLLOUT else value
         self.busy.remove(name)
         self.values[name] = value
@@ -269,10 +240,18 @@ class Reader:
             return Bundle(tuple(self.component(n) for n in self.components))
         if name == "weights":
             return Bundle(tuple(self.lower(parse(c.get("weight", "1")), Scope()) for c in self.components.values()))
+        if name in self.states and not scope.closed:
+            return self.node("state", (), name, BATCH if self.states[name].by is None else GROUP)
         if name == "missing":
             return self.node("missing")
+        if name == "position" and self.lists:
+            if len(self.lists) > 1:
+                raise SpecError("position of which list?")
+            return self.node("position", (), ROLLOUT + 1, ROLLOUT + 1)
         if name == "advantage" and scope.guarantee:
             return self.advantage
+        if name == "outcome" and scope.guarantee and self.outcome is not None:
+            return self.outcome
         if name in GIVEN:
             return self.node("given", (), name, GIVEN[name])
         raise SpecError(f"unknown name {name}")
@@ -296,6 +275,16 @@ class Reader:
             return self.reduction(function, [self.lower(a, scope) for a in arguments], keywords, scope)
         if function == "raw":
             return self.raw(arguments[0])
+        if function == "position":
+            if len(arguments) != 1 or arguments[0] not in self.lists:
+                raise SpecError("position() takes the name of a list")
+            level = self.levels[arguments[0]]
+            return self.node("position", (), level, level)
+        if function in ALONG:
+            gamma = ("gamma",) if function == "returns" else ()
+            if not keywords.keys() <= {*gamma} or not 1 <= len(arguments) <= 1 + len(gamma) - len(keywords):
+                raise SpecError(f"{function} takes a value{' and gamma' * len(gamma)}")
+            return self.along(function, *(self.lower(a, scope) for a in [*arguments, *keywords.values()]))
         if function in ONE_NUMBER or function in ("min", "max", "comb", "present", "coalesce", "required"):
             return self.apply(function, [self.lower(a, scope) for a in arguments])
         if function == "clip":
@@ -346,7 +335,22 @@ class Reader:
             (size,) = size
             columns = [a.nodes if isinstance(a, Bundle) else (a,) * size for a in args]
             return Bundle(tuple(self.apply(op, list(one)) for one in zip(*columns, strict=True)))
-        return self.node(op, args, None, max(a.level for a in args))
+        if {self.is_id(a) for a in args} not in ({False}, {op in ("==", "!=", "present")}):
+            raise SpecError("ids are compared with ids, and counted")
+        return self.node(op, args, None, finest(a.level for a in args))
+
+    def along(self, op, x, gamma=None):
+        """A function of the items before or after."""
+        if isinstance(x, Bundle):
+            return Bundle(tuple(self.along(op, one, gamma) for one in x.nodes))
+        lists = list(self.lists)
+        if self.number(x).level <= ROLLOUT or not self.lists[lists[x.level - ROLLOUT - 1]]:
+            raise SpecError(f"{op} is for values of an ordered list")
+        if op == "returns":
+            gamma = Fraction(1) if gamma is None else constant_of(gamma)
+            if not 0 <= gamma <= 1:
+                raise SpecError("gamma is from 0 to 1")
+        return self.node(op, (x,), gamma, x.level)
 
     def reduction(self, name, args, keywords, scope):
         x, *rest = args
@@ -375,47 +379,23 @@ class Reader:
             raise SpecError(f"{name}: no bundle to reduce over components")
         wheres = where.nodes if isinstance(where, Bundle) else () if where is None else (where,) * len(x.nodes)
         args = (*x.nodes, *wheres)
-        return self.node("components", args, (name, len(x.nodes), setting), max(a.level for a in args))
+        level = finest(a.level for a in args)
+        if level > ROLLOUT and name in ADD_UP:
+            terms = [(v, max(v.level, *(w.level for w in wheres[at : at + 1]), 0)) for at, v in enumerate(x.nodes)]
+            if any(of == ROLLOUT for _, of in terms) and not all(normalised(v) for v, of in terms if of >= ROLLOUT):
+                raise SpecError(f"{name}: rewards of unlike level are normalised first")
+        return self.node("components", args, (name, len(x.nodes), setting), level)
 
     def reduce(self, name, x, where, by, over, setting):
-        if x.level < ROLLOUT if over == "group" else x.level == BATCH:
+        if x.level < {"group": ROLLOUT, "batch": GROUP, "rollout": ROLLOUT + 1}[over]:
             raise SpecError(f"{name}: the values have no {over} to reduce")
+        if self.is_id(where) or (self.is_id(x) and name != "count"):
+            raise SpecError("ids are counted, and nothing else")
         if name in OF_EACH and x.level < ROLLOUT:
             x = self.node("spread", (x,), None, ROLLOUT)  # rollouts are ranked, still
-        if any(part is not None and part.level > x.level for part in (where, by)):
+        if any(part is not None and finest([part.level, x.level]) > x.level for part in (where, by)):
             raise SpecError(f"{name}: `where` or `by` is finer than its values")
-        level = ROLLOUT if name in OF_EACH else x.level if by is not None else LEVELS[over]
+        level = x.level if name in OF_EACH or by is not None else LEVELS[over]
         parts = (where is not None, by is not None)
         args = tuple(a for a in (x, where, by) if a is not None)
         return self.node("reduce", args, (name, over, setting, *parts), level)
-
-
-def is_literal(text):
-    try:
-        literal(text)
-    except (ValueError, ZeroDivisionError):
-        return False
-    return True
-
-
-def definitions(declared):
-    """(name, "value" or "function"): (parameters, body). Functions can be looked up by their bare name, too."""
-    found = {}
-    for left, right in declared.items():
-        name, parameters = parse_signature(left)
-        kind = "value" if parameters is None else "function"
-        found[name, kind] = (parameters, parse(right))
-        if kind == "function":
-            found[name] = found[name, kind]
-    return found
-
-
-def walk(roots):
-    """Every node that these are made of."""
-    seen, todo = {}, [r for r in roots if r is not None]
-    while todo:
-        node = todo.pop()
-        if id(node) not in seen:
-            seen[id(node)] = node
-            todo += node.args
-    return list(seen.values())

@@ -5,9 +5,11 @@ from fractions import Fraction as F
 
 import pytest
 from places import ROOT
+from reference.declared import read_yaml
 from reference.interpreter import Batch, RolloutError, interpret
+from reference.nodes import SpecError
 from reference.parser import NotRead, parse, parse_signature
-from reference.reader import Reader, SpecError, read_yaml
+from reference.reader import Reader
 
 import rewardspec
 from rewardspec.syntax.expression import read

@@ -10,9 +10,11 @@ import pytest
 import torch
 import yaml
 from places import ROOT
+from reference.declared import Scope
 from reference.interpreter import Batch, Evaluation
+from reference.nodes import Bundle
 from reference.numbers import Arithmetic
-from reference.reader import Bundle, Reader, Scope
+from reference.reader import Reader
 
 import rewardspec
 from rewardspec.prove.simulate import simulate
