@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # `spec` imports this file; only compiled modules import torc
 
     from rewardspec.spec import Spec
 
+    State: TypeAlias = Mapping[str, Any]
     Values: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[object]
     Groups: TypeAlias = int | Tensor | np.ndarray[Any, Any] | Sequence[Hashable]
 
@@ -37,9 +38,12 @@ class Result(ABC):
 
     Rows are in the caller's order, groups in order of first appearance.
     advantages: [N], float32 or float64, on the device of the columns.
+    state: the spec's state after the batch, plain JSON, to be passed to the next call; None if the spec has no
+        `state:`.
     """
 
     advantages: Tensor
+    state: State | None = None
 
     @property
     @abstractmethod
@@ -123,6 +127,7 @@ class AdvantageFunction:
         module = load_module(self.source, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
         self.RolloutError = module.RolloutError
         self.module_function: Callable[..., Result] = module.advantages
+        self.first_state: Callable[[], State] | None = getattr(module, "initial_state", None)
         # The same function, hidden from `torch.compile`: its branches depend on the columns, so the compiler would
         # spend minutes on small fragments. It is made only after the compiler was imported, which is slow.
         self.apart: Callable[..., Result] | None = None
@@ -140,6 +145,7 @@ class AdvantageFunction:
         step: int | None = None,
         total_steps: int | None = None,
         seed: int = 0,
+        state: State | None = None,
     ) -> Result:
         """The advantages of a batch of N rollouts.
 
@@ -147,12 +153,25 @@ class AdvantageFunction:
 
         columns: for each of `spec.columns` N numbers, or symbols; None and NaN are missing. groups: the size of every
         group, for rollouts ordered by group, or N ids. step, total_steps: the moment of training, for specs with
-        schedules. seed: for specs with `refill`. Raises RolloutError, which names column, rollout and group.
+        schedules. seed: for specs with `refill`. state: for specs with `state:`, at first `initial_state()`, then the
+        `state` of the result before; it is not changed. Raises RolloutError, which names column, rollout and group.
         """
+        if state is not None and self.first_state is None:
+            raise self.RolloutError("the spec has no state: call it without `state=`")
+        carried = {} if self.first_state is None else {"state": state}
         if self.apart is None and "torch._dynamo" in sys.modules:
             self.apart = sys.modules["torch"].compiler.disable(self.module_function)
         function = self.apart or self.module_function
-        return function(columns, groups, step=step, total_steps=total_steps, seed=seed)
+        return function(columns, groups, step=step, total_steps=total_steps, seed=seed, **carried)
+
+    def initial_state(self) -> State | None:
+        """The state before the first batch; None if the spec has no `state:`.
+
+        fn.initial_state()  # {"price": 0.1, "level_of": []}
+
+        Plain JSON: a number for each state, or a list of [key, number], least recently seen first.
+        """
+        return None if self.first_state is None else self.first_state()
 
     def __repr__(self) -> str:
         return f"<advantages of {shorten(self.spec.name)} {self.spec.fingerprint}>"
@@ -161,6 +180,8 @@ class AdvantageFunction:
         rows = [(name, column.level, column.domain) for name, column in self.spec.program.columns.items()]
         read = self.spec.columns
         reads = [row for row in rows if row[0] in read]
+        columns = [state.declared.column for state in self.spec.program.states.values()]
+        reads += [(f"{column.name} (state)", column.level, column.domain) for column in columns]
         title = f"advantages of {self.spec.name} {self.spec.fingerprint}"
         return html_table(title, ("column", "level", "domain"), reads)
 

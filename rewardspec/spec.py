@@ -18,7 +18,7 @@ from rewardspec.function import AdvantageFunction
 from rewardspec.ir.needs import Need, needs_below
 from rewardspec.ir.node import canonical, walk
 from rewardspec.ir.stack import deep_stack
-from rewardspec.language.declarations import Column, Component, Declarations, Use
+from rewardspec.language.declarations import Column, Component, Declarations, State, Use
 from rewardspec.language.files import read_file
 from rewardspec.language.prelude import dialects, under
 from rewardspec.language.reader import read_declarations
@@ -60,6 +60,7 @@ class Changes(TypedDict, total=False):
     columns: Mapping[str, Column]
     components: Mapping[str, Component]
     uses: Mapping[str, Use]
+    states: Mapping[str, State]
     outcome: Expr | None
     keep: Expr | None
     refill: Expr | None
@@ -93,7 +94,9 @@ class Spec:
     def _repr_html_(self) -> str:
         title = f"{self.name}: advantage {self._advantage_shown}"
         said = "; ".join(diagnostic.message for diagnostic in self.diagnostics)
-        return html_table(title, ("component", "value", "when", "weight"), self._components_shown, said)
+        states = [(f"{name} (state)", _expression(s.update), "", "") for name, s in self.declarations.states.items()]
+        rows = [*self._components_shown, *states]
+        return html_table(title, ("component", "value", "when", "weight"), rows, said)
 
     @property
     def _components_shown(self) -> list[tuple[str, str, str, str]]:
@@ -126,7 +129,7 @@ class Spec:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the compiled function reads."""
-        used = {node.attributes[0] for node in walk(self.program.results) if node.op == "column"}
+        used = {node.attributes[0] for node in walk(self.program.roots) if node.op == "column"}
         return tuple(name for name in self.program.columns if name in used)
 
     @cached_property
@@ -137,11 +140,13 @@ class Spec:
 
         `group`: the rollouts of a group together. `batch`: all rollouts of the batch together. `step`, `total_steps`:
         the arguments of a call; `refill` needs `step`. `progress`: the spec reads it, and the set has `step` and
-        `total_steps` too. `tokens`: the column `tokens`, unless a reward function of the spec fills it. Without `batch`
-        a spec can be computed one group at a time. What simplification removes from a spec asks for nothing.
+        `total_steps` too. `tokens`: the column `tokens`, unless a reward function of the spec fills it. `state`: values
+        that the trainer hands from batch to batch; such a spec needs the whole `batch`, too. Without `batch` a spec can
+        be computed one group at a time. What simplification removes from a spec asks for nothing.
         """
         program = self.program
-        found = needs_below([*program.results, *([] if program.total is None else [program.total])])
+        found = needs_below([*program.roots, *([] if program.total is None else [program.total])])
+        found |= {"state", "batch"} if program.states else set()
         return found - {"tokens"} if "tokens" in self.declarations.uses else found
 
     @property
@@ -189,7 +194,7 @@ class Spec:
                 one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
                 condition = If(use.only_when.span, use.only_when, one, zero)
                 alone = self.varied(advantage=condition, outcome=None, keep=None, refill=None, guarantees={}, uses={})
-                program = replace(alone.program, components=[])  # other columns are not needed
+                program = replace(alone.program, components=[], states={})  # other columns are not needed
                 found[name] = replace(alone, program=program)
         return found
 
@@ -205,7 +210,7 @@ class Spec:
         total = total_of_one(self.program, self._ended.program, columns, own_total)
         if total is None:
             return None
-        program = replace(self._ended.program, advantage=total, components=[], keep=None, copies=None)
+        program = replace(self._ended.program, advantage=total, components=[], states={}, keep=None, copies=None)
         function = AdvantageFunction(Spec(self.source, self.declarations, program))
 
         def totals(given: Mapping[str, Sequence[object]]) -> list[float]:
@@ -277,13 +282,15 @@ class Spec:
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that identify what the spec computes: texts with equal values share them."""
         program = self.program
-        roots = program.results
+        roots = program.roots
         policies = [
             f"{c.name} {c.domain} {c.missing} {c.clip} {c.gated}" for c in (program.columns[n] for n in self.columns)
         ]
         condition = "" if self.condition is None else f"{self.condition} {canonical(list(program.labels.values()))}"
         parts = [*self.components, str(program.eps), *policies, canonical(roots), str(program.keep is None), condition]
         parts += [f"{name}: {use}" for name, use in self.uses.items()]
+        states = [state.declared for state in program.states.values()]
+        parts += [f"{s.name}: {s.init} {s.column.domain} {s.by} {s.most}" for s in states]
         parts += [self._conditions[name].fingerprint for name in self.uses if name in self._conditions]
         text = "\n".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:12]

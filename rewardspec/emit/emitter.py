@@ -15,22 +15,34 @@ from rewardspec.ir.checks import find_checks
 from rewardspec.ir.node import Node
 from rewardspec.ir.shares import find_shares
 from rewardspec.language.declarations import Column
-from rewardspec.lower.program import Program
+from rewardspec.lower.program import Program, StateValue
 from rewardspec.ops.domain import Level
 from rewardspec.text.quoting import python_file
 
+STATE_NAMES = frozenset({"state", "before", "result", "initial_state", "STATE"})  # of modules with state
 LARGEST = 3.4e38  # about the largest float32
 
 HEAD = """\
-def advantages(columns, groups, *, step=None, total_steps=None, seed=0):
+def advantages(columns, groups, *, step=None, total_steps=None, seed=0{state}):
     \"\"\"The advantages of a batch of rollouts, as a `Result`.
 
     columns: names to tensors, arrays or lists of N values; None and NaN are missing.
     groups: one group size, or N hashable ids.
     step, total_steps: the training step and their number. seed: of random draws (`refill`).
-    Raises RolloutError, naming column, rollout and group, where the advantage is undefined.
+{about}    Raises RolloutError, naming column, rollout and group, where the advantage is undefined.
     \"\"\"
     batch = Batch(columns, groups, COLUMNS, step, total_steps, seed)"""
+
+STATE_HEAD = """\
+def initial_state():
+    \"\"\"The state before the first batch.\"\"\"
+    return first_state(STATE)
+
+
+"""
+ABOUT_STATE = """\
+    state: `initial_state()`, then the `state` of the result before. It is plain JSON, and is not changed.
+"""
 
 
 def emit_module(program: Program, name: str, about: str, fingerprint: str, version: str) -> str:
@@ -55,11 +67,15 @@ def _ascii(text: str) -> str:
 
 def _body(program: Program) -> str:
     """COLUMNS, and the function `advantages`."""
-    lines = Lines(program.graph)
+    states = program.states.values()
+    lines = Lines(program.graph, STATE_NAMES if states else frozenset())
+    after = {state.declared.name: state.after for state in states}
     checks = find_checks(
-        program.graph, [program.advantage, *(n for c in program.components for n in (c.shaped, c.weight))]
+        program.graph,
+        [program.advantage, *(n for c in program.components for n in (c.shaped, c.weight)), *after.values()],
     )
-    lines.start([(n, n is program.keep) for n in program.results] + [(check.bad, True) for check in checks])
+    computed = [*program.results, *after.values()]
+    lines.start([(n, n is program.keep) for n in computed] + [(check.bad, True) for check in checks])
     for component in program.components:
         lines.number(component.shaped)
     for check in checks:
@@ -72,6 +88,7 @@ def _body(program: Program) -> str:
         arguments.append(f"kept={lines.condition(program.keep)}")
     if program.copies is not None:
         arguments.append(f"copies={lines.number(program.copies)}")
+    carried = _mapping({name: lines.number(node) for name, node in after.items()})
     main = lines.take()
     later = _shares(program, lines)
     if later:
@@ -85,13 +102,25 @@ def _body(program: Program) -> str:
     read = {
         node.attributes[0] for node, _ in lines.emitted if node.op == "column"
     }  # includes columns that only a check reads
+    read |= {state.declared.by for state in states}
     columns = [_column(column) for name, column in program.columns.items() if name in read]
     head = ["# The columns that are read, with their domains.", "COLUMNS = ["]
-    head += [*(f"    {line}," for line in columns), "]", "", "", HEAD]
+    head += [*(f"    {line}," for line in columns), "]", ""]
+    if states:
+        head += ["# The state, with its first values and ranges.", "STATE = ["]
+        head += [*(f"    {_state(state)}," for state in states), "]", "", "", STATE_HEAD.rstrip()]
+        head += ["", "", HEAD.format(state=", state=None", about=ABOUT_STATE)]
+        at = head[-1].rindex("    batch = ")
+        head[-1] = head[-1][:at] + "    before = State(state, STATE)\n" + head[-1][at:]
+        head += ["    before.read(batch, columns)"]
+    else:
+        head += ["", HEAD.format(state="", about="")]
     largest = max((abs(node.attributes[0]) for node, _ in lines.emitted if node.op == "const"), default=0)
     if largest > LARGEST:
         head.append(f"    batch.hold({float(largest)!r})")
-    tail = wrapped(f"    return Result(batch, {', '.join(arguments)})")
+    tail = wrapped(f"    {'result =' if states else 'return'} Result(batch, {', '.join(arguments)})")
+    if states:
+        tail += wrapped(f"    return with_state(result, before, {carried})")
     return "\n".join([*head, *main, *later, *([""] if later else []), *tail]) + "\n"
 
 
@@ -117,6 +146,19 @@ def _later(lines: Lines, name: str, nodes: list[Node], result: Callable[[], str]
     found = ["", f"    def {name}():", *lines.take(), *wrapped(f"        return {made}")]
     lines.emitted, lines.indent = outer, "    "
     return found
+
+
+def _state(state: StateValue) -> str:
+    """An entry of STATE."""
+    declared = state.declared
+    ends = (("low", declared.column.domain.lo), ("high", declared.column.domain.hi))
+    options: dict[str, object] = {"init": float(declared.init)}
+    options |= {key: float(end) for key, end in ends if not isinstance(end, float)}
+    if declared.by is not None:
+        options |= {"by": declared.by, "most": declared.most}
+    if state.after.domain.missing:
+        options["missing"] = True
+    return f"({declared.name!r}, {{" + ", ".join(f"{key!r}: {value!r}" for key, value in options.items()) + "})"
 
 
 def _column(column: Column) -> str:

@@ -23,7 +23,7 @@ WIDEST = 100  # of a line with inlined values, about
 class Lines:
     """The lines of one function, and the name of each value."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, names: frozenset[str] = frozenset()) -> None:
         self.graph = graph
         shapes = Shapes(graph)
         self.uses = Uses(shapes)
@@ -31,7 +31,7 @@ class Lines:
         self.lines: list[str] = []
         self.indent = "    "
         self.emitted: dict[Key, tuple[str, int]] = {}  # source and its precedence
-        self.taken = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *support_names(), *_OWN_NAMES}
+        self.taken = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *support_names(), *_OWN_NAMES, *names}
 
     def add(self, text: str) -> None:
         self.lines += wrapped(f"{self.indent}{text}")

@@ -6,7 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result")  # in the order of a module
+FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result", "state")  # in the order of a module
 
 
 @cache

@@ -37,7 +37,7 @@ def column_points(
     fine: dict[Node, Odds] = {}
     coarse: dict[str, Odds] = {}
     for node in (n for n in nodes if n.op == "column"):
-        column = program.columns[node.attributes[0]]
+        column = program.column(node.attributes[0])
         points, all_cases = points_of(column.domain, node, users, node in roots)
         found: list[Point] = [*points]
         complete = complete and all_cases

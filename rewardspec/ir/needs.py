@@ -12,7 +12,7 @@ from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import REDUCTIONS
 
-Need: TypeAlias = Literal["group", "batch", "step", "total_steps", "progress", "tokens"]
+Need: TypeAlias = Literal["group", "batch", "step", "total_steps", "progress", "tokens", "state"]
 NEEDS: tuple[Need, ...] = get_args(Need)  # in the order in which they are shown
 
 _NOTHING: frozenset[Need] = frozenset()

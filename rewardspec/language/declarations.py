@@ -115,6 +115,27 @@ class Component:
 
 
 @dataclass(frozen=True, eq=False)
+class State:
+    """A value that is carried from batch to batch.
+
+    column: its value before the batch, as lowering reads it: one for the batch, or with `by` one for each group. by:
+    the column that has the keys. most: the number of keys that are kept.
+    """
+
+    column: Column
+    place: Place
+    init: Fraction
+    update: Expr
+    by: str | None
+    most: int
+    about: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+@dataclass(frozen=True, eq=False)
 class RewardTokens:
     """The `condition:` of a spec: the tokens, the probability of each, and the conditions that assign them."""
 
@@ -142,6 +163,7 @@ class Declarations:
     values: Mapping[str, Definition] = field(default_factory=dict)  # definitions without parameters
     functions: Mapping[str, Definition] = field(default_factory=dict)  # definitions with parameters
     uses: Mapping[str, Use] = field(default_factory=dict)  # columns that reward functions fill
+    states: Mapping[str, State] = field(default_factory=dict)  # values carried from batch to batch
     outcome: Expr | None = None  # the condition that makes a rollout right
     keep: Expr | None = None
     refill: Expr | None = None

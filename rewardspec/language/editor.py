@@ -10,7 +10,8 @@ from typing import Any
 
 from rewardspec.language.catalogue import shipped_specs
 from rewardspec.language.declarations import MOST_COMPONENTS, RESERVED
-from rewardspec.language.keys import COMPONENT, NUMERICS, REWARD_TOKENS, SIGNAL, SPEC, STAGE, schema
+from rewardspec.language.keys import COMPONENT, NUMERICS, REWARD_TOKENS, SIGNAL, SPEC, STAGE, STATE, schema
+from rewardspec.language.state import MOST_STATES
 from rewardspec.resources import resource
 from rewardspec.syntax.expression import KEYWORDS
 
@@ -28,7 +29,7 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schem
     """
     whole = schema(SPEC)
     keys = whole["properties"]
-    parts = {part.name: schema(part) for part in (REWARD_TOKENS, SIGNAL, NUMERICS, COMPONENT, STAGE)}
+    parts = {part.name: schema(part) for part in (REWARD_TOKENS, SIGNAL, NUMERICS, COMPONENT, STAGE, STATE)}
     parts["Measured"] |= _measured(["values", "range", "use"], {})
     parts["Component"] |= _measured(["values", "range", "use", "expr", "stages"], _derived())
     own = {code: about for code, about in findings.items() if code not in of_spec}
@@ -40,10 +41,12 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schem
             },
             "additionalProperties": False,
         }
-    for section in ("signals", "components"):
+    for section in ("signals", "components", "state"):
         taken = sorted(RESERVED | KEYWORDS)
         keys[section]["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z_0-9]*$", "not": {"enum": taken}}
     keys["components"] |= {"minProperties": 1, "maxProperties": MOST_COMPONENTS}
+    keys["state"] |= {"maxProperties": MOST_STATES}
+    parts["State"] |= {"dependentRequired": {"most": ["by"]}}
     whole |= {"required": ["rewardspec", "components", "advantage"], "dependentRequired": {"refill": ["keep"]}}
     for name, short in (
         ("Component", "an expression: short for `{expr: ...}`"),

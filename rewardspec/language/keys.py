@@ -152,6 +152,22 @@ COMPONENT = Part(
     short="expr",
 )
 
+STATE = Part(
+    "State",
+    "A value that is carried from batch to batch; its name is the value before the batch.",
+    {
+        "about": Key(_TEXT, "a description"),
+        "init": Key(One(_NUMBER), "the value before the first batch, or of a new key", required=True),
+        "range": Key(
+            Pair(_NUMBER), "lowest and highest value, to which it is held; `.inf` for no bound", required=True
+        ),
+        "update": Key(_FORMULA, "the value after the batch", required=True),
+        "by": Key(_A_NAME, "a signal of group level: one value for each of its values"),
+        "most": Key(One({"type": ["integer", "string"], "minimum": 1}), "the most keys that are kept (default 100000)"),
+    },
+    may_be_empty=False,
+)
+
 NUMERICS = Part(
     "Numerics",
     "`eps` is added to every standard deviation; a variance is divided by the count minus `ddof`.",
@@ -197,6 +213,7 @@ SPEC = Part(
         "source": Key(_TEXT, "its source: paper, section, equation"),
         "signals": Key(Named(SIGNAL, {"type": ["object", "null"]}), "measured inputs that are not rewarded themselves"),
         "components": Key(Named(COMPONENT), "the rewards, by name"),
+        "state": Key(Named(STATE, {"type": ["object", "null"]}), "values that are carried from batch to batch"),
         "outcome": Key(_FORMULA, "condition under which a rollout is right: `correct >= 1`"),
         "define": Key(_FORMULAS, "your own constants and functions: `half(x): 0.5 * x`"),
         "numerics": Key(NUMERICS, "`eps` (1e-6) and `ddof` (1)"),

@@ -53,5 +53,8 @@ def under(declared: Declarations, dialect: str, report: Report) -> Declarations:
                 column.span,
                 help=f"rename the column `{name}`",
             )
+    for name in trainer.columns.keys() & declared.states.keys():
+        message = f"the dialect `{dialect}` reads the column `{name}`, and the spec has a state of this name"
+        report.error("dialect-column", message, declared.states[name].column.span, help=f"rename the state `{name}`")
     columns = {**trainer.columns, **declared.columns}
     return replace(declared, dialect=dialect, eps=trainer.eps, ddof=trainer.ddof, columns=columns)

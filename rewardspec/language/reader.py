@@ -26,6 +26,7 @@ from rewardspec.language.definitions import read_definitions, set_constants
 from rewardspec.language.keys import VERSION
 from rewardspec.language.scalars import read_expression, read_literal
 from rewardspec.language.shape import Block, read_shape
+from rewardspec.language.state import read_states
 from rewardspec.language.tokens import read_reward_tokens
 from rewardspec.syntax.expression import KEYWORDS, NAME
 from rewardspec.text.diagnostics import Label, Report, shorten
@@ -48,6 +49,8 @@ def read_declarations(source: Source, report: Report, constants: Mapping[str, st
     definitions = read_definitions(whole, report)
     set_constants(definitions, constants, report)
     damaged = columns.damaged | definitions.damaged
+    states, wrong = read_states(whole, columns.known, damaged, report)
+    damaged |= wrong
     for section in ("signals", "components"):
         block = whole.block(section)
         damaged |= {name for name in block.keys if name not in block}
@@ -64,6 +67,7 @@ def read_declarations(source: Source, report: Report, constants: Mapping[str, st
         values=definitions.values,
         functions=definitions.functions,
         uses=columns.uses,
+        states=states,
         outcome=read_expression(whole.one("outcome"), report),
         keep=read_expression(whole.one("keep"), report),
         refill=read_expression(whole.one("refill"), report),

@@ -47,6 +47,7 @@ def own_expressions(declared: Declarations) -> Iterator[tuple[Expr, Expr]]:
     """(a whole expression of the spec's own text, each of its parts), without functions with parameters."""
     wholes = [expr for c in declared.components.values() for expr in (c.when, c.value, c.weight)]
     wholes += [definition.body for definition in declared.values.values()]
+    wholes += [state.update for state in declared.states.values()]
     wholes += [declared.keep, declared.refill, declared.advantage]
     seen: set[tuple[Span, type]] = set()
     for whole in (expr for expr in wholes if expr is not None):
@@ -71,7 +72,11 @@ def reads_weights(declared: Declarations) -> bool:
             if name == "weights" and not called:
                 return True
             seen.add((name, called, inside))
-            if not called and not inside and (name in declared.components or name in declared.columns):
+            if (
+                not called
+                and not inside
+                and (name in declared.components or name in declared.columns or name in declared.states)
+            ):
                 continue
             own = {} if inside else declared.functions if called else declared.values
             found = own.get(name) or (shipped.functions if called else shipped.values).get(name)

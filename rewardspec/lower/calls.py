@@ -198,6 +198,9 @@ def raw(ctx: Context, expr: Call, scope: Scope) -> Value:
                 argument.span,
                 help=f"write `{name}` without `raw`",
             )
+        if name in ctx.declared.states:
+            message = f"`{name}` is a state, so it has no raw value"
+            ctx.fail("not-measured", message, argument.span, help=f"write `{name}` without `raw`")
         ctx.fail(
             "unknown-name",
             f"no measured column is named `{shorten(name)}`",

@@ -16,6 +16,7 @@ from rewardspec.lower.outcome import right_rollouts
 from rewardspec.lower.program import ComponentValue, Program
 from rewardspec.lower.sections import (
     advantage_value,
+    carried_state,
     check_definitions,
     drawn_groups,
     kept_groups,
@@ -111,6 +112,7 @@ def _program(ctx: Context, decide: Decide | None) -> Program | None:
     advantage = None
     if declared.advantage is not None:
         advantage = ctx.attempt(advantage_value, ctx, declared.advantage, quiet=broken)
+    states = {name: ctx.attempt(carried_state, ctx, state) for name, state in declared.states.items()}
     outcome = ctx.attempt(right_rollouts, ctx) if declared.outcome is not None else None
     guarantees = _guarantees(ctx, advantage, decide)
     labels: dict[str, Node] = {}
@@ -133,9 +135,10 @@ def _program(ctx: Context, decide: Decide | None) -> Program | None:
         labels,
         declared.eps,
         declared.ddof,
+        states={name: state for name, state in states.items() if state is not None},
     )
-    program.total = logged_total(ctx, program.results)
-    asked = set(walk([*program.results, *guarantees.values(), *labels.values()]))
+    program.total = logged_total(ctx, program.roots)
+    asked = set(walk([*program.roots, *guarantees.values(), *labels.values()]))
     for node, message, span in ctx.never:
         if node in asked:
             ctx.report.error("undefined", message, span)

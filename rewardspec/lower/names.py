@@ -34,6 +34,8 @@ def name_value(ctx: Context, expr: Name, scope: Scope) -> Value:
             return shaped_value(ctx, name)
         if name in ctx.declared.columns:
             return signal(ctx, name)
+        if name in ctx.declared.states:
+            return state_before(ctx, name)
     if name in ctx.prelude.values:
         return definition_value(ctx, name, ctx.own, expr)
     if scope.prelude and name in ctx.prelude.columns:  # a column of the dialect
@@ -90,6 +92,14 @@ def inlined(ctx: Context, definition: Definition, scope: Scope, site: Expr | Non
         return ctx.value(definition.body, scope)
     finally:
         ctx.site = outer
+
+
+def state_before(ctx: Context, name: str) -> Node:
+    """The value of a state before the batch: read as a column of its level that is never missing."""
+    column = ctx.declared.states[name].column
+    node = ctx.graph.column(name, column.level, column.domain)
+    ctx.graph.names.setdefault(node, name)
+    return node
 
 
 def signal(ctx: Context, name: str) -> Node:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from rewardspec.ir.graph import Graph, Node
-from rewardspec.language.declarations import Column
+from rewardspec.language.declarations import Column, State
 from rewardspec.lower.values import Truth
 
 
@@ -18,6 +18,15 @@ class ComponentValue:
     name: str
     shaped: Node
     weight: Node
+
+
+@dataclass(frozen=True, eq=False)
+class StateValue:
+    """The nodes of a state: its value after the batch, and with `by` the column that has its keys."""
+
+    declared: State
+    after: Node
+    key: Node | None
 
 
 @dataclass(eq=False)
@@ -36,6 +45,17 @@ class Program:
     eps: Fraction
     ddof: Fraction
     total: Node | None = None  # the spec's `total`, for logs: see `logged_total`
+    states: Mapping[str, StateValue] = field(default_factory=dict)
+
+    def column(self, name: str) -> Column:
+        """The column that a node names: a measured one, or the value of a state before the batch."""
+        return self.states[name].declared.column if name in self.states else self.columns[name]
+
+    @property
+    def roots(self) -> list[Node]:
+        """All that a call computes and reads: the results, the states after the batch, and the keys of states."""
+        found = [node for state in self.states.values() for node in (state.after, state.key)]
+        return [*self.results, *(node for node in found if node is not None)]
 
     @property
     def results(self) -> list[Node]:

@@ -6,11 +6,12 @@ from fractions import Fraction
 from math import inf
 
 from rewardspec.ir.graph import Node, TooLarge, walk
-from rewardspec.language.declarations import Use
+from rewardspec.language.declarations import State, Use
 from rewardspec.lower.components import shaped_value
 from rewardspec.lower.context import Context
 from rewardspec.lower.convert import as_condition, as_number, as_truth, number, refuse_bundle
-from rewardspec.lower.names import definition_value
+from rewardspec.lower.names import definition_value, signal
+from rewardspec.lower.program import StateValue
 from rewardspec.lower.unknown import names_in
 from rewardspec.lower.values import Bundle, Skip, Truth
 from rewardspec.ops.domain import Level, interval
@@ -81,6 +82,31 @@ def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
     return node
 
 
+def carried_state(ctx: Context, state: State) -> StateValue:
+    """A state after the batch, at its level. Every group counts, whether `keep` keeps it or not."""
+    keep, ctx.keep = ctx.keep, None
+    try:
+        node = number(ctx, state.update, ctx.user)
+    finally:
+        ctx.keep = keep
+    if node.domain.symbols:
+        ctx.fail("not-a-number", f"`{state.name}` is a number, and its update is a name", state.update.span)
+    level = state.column.level
+    if node.level > level:
+        of_all = ", over=batch" if level is Level.BATCH else ""
+        ctx.fail(
+            "wrong-level",
+            f"`{state.name}` needs one value per {level}, and its update is one per {node.level}",
+            state.update.span,
+            help=f"reduce it: `mean(...{of_all})`, `max(...{of_all})`"
+            + (
+                "; or keep one value per group: add `by:`" if level is Level.BATCH and node.level is Level.GROUP else ""
+            ),
+        )
+    key = None if state.by is None else signal(ctx, state.by)
+    return StateValue(state, ctx.graph.spread(node, level), key)
+
+
 def promise(ctx: Context, expr: Expr) -> Node:
     """A guarantee: broken where it is false, not where it is missing."""
     value = ctx.value(expr, ctx.user)
@@ -133,6 +159,14 @@ def condition_of_one(ctx: Context, expr: Expr, reader: str) -> Node:
             expr.span,
             help="compare the rollout's components: `correct >= 1`",
         )
+    for column in (n.attributes[0] for n in walk([node]) if n.op == "column"):
+        if column in ctx.declared.states:
+            ctx.fail(
+                "wrong-level",
+                f"{reader} can read only one rollout, not the state `{column}`",
+                expr.span,
+                help="compare the rollout's components: `correct >= 1`",
+            )
     return ctx.graph.spread(node)
 
 

@@ -21,7 +21,13 @@ def known_names(ctx: Context, scope: Scope) -> list[str]:
     own = (
         []
         if scope.prelude
-        else [*ctx.declared.values, *ctx.declared.columns, *ctx.declared.components, *ctx.declared.damaged]
+        else [
+            *ctx.declared.values,
+            *ctx.declared.columns,
+            *ctx.declared.components,
+            *ctx.declared.states,
+            *ctx.declared.damaged,
+        ]
     )
     extra = ["advantage"] if ctx.advantage is not None else []
     return [*scope.parameters, *own, *ctx.prelude.values, *GIVEN, *extra]

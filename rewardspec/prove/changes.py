@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rewardspec.language.declarations import Column
+from rewardspec.language.declarations import Column, State
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import format_expr
+from rewardspec.text.numbers import format_number
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ def _declared(spec: Spec) -> dict[str, str]:
         }
     found |= {d.signature.span.text: format_expr(d.body) for d in declared.values.values() if d.body is not None}
     found |= {d.signature.span.text: format_expr(d.body) for d in declared.functions.values() if d.body is not None}
+    found |= {f"state {s.name}": _state(s) for s in declared.states.values()}
     for key in ("outcome", "keep", "refill", "advantage"):
         expr = getattr(declared, key)
         if expr is not None:
@@ -51,6 +53,13 @@ def _declared(spec: Spec) -> dict[str, str]:
         found["condition"] = f"{tokens.tokens} {tokens.prior} {tokens.template}"
         found |= {f"label {name}": format_expr(expr) for name, expr in tokens.labels.items()}
     return found
+
+
+def _state(state: State) -> str:
+    """A state's first value, range, keys and update."""
+    keys = [] if state.by is None else [f"by: {state.by}", f"most: {state.most}"]
+    first = [f"init: {format_number(state.init)}", f"range: {state.column.domain}", *keys]
+    return ", ".join([*first, f"update: {format_expr(state.update)}"])
 
 
 def _column(column: Column) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rewardspec.ir.needs import NEEDS
 from rewardspec.ir.node import Node, walk
-from rewardspec.language.declarations import Definition
+from rewardspec.language.declarations import Declarations, Definition
 from rewardspec.language.prelude import prelude
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import REDUCTIONS
@@ -24,6 +24,7 @@ class Explanation:
     definitions: (name, expression) of everything that the advantage uses, in order of use.
     values: (number, name, operation, level, domain) of every node.
     needs: what the spec asks of a trainer, as `Spec.needs`, in a fixed order.
+    state: (name, level or key, range, first value, value after a batch).
     """
 
     columns: list[tuple[str, str, str, str, str]]
@@ -32,6 +33,7 @@ class Explanation:
     values: list[tuple[str, str, str, str, str]]
     guarantees: list[tuple[str, str]]
     needs: list[str]
+    state: list[tuple[str, str, str, str, str]]
 
     def to_json(self) -> dict[str, object]:
         """Each table as a list of rows by the names of their columns; `needs` as a list of names."""
@@ -45,6 +47,7 @@ class Explanation:
 HEADS = {  # names of columns, by table
     "columns": ("name", "level", "domain", "missing", "measured by"),
     "components": ("name", "value", "weight"),
+    "state": ("name", "of each", "range", "begins at", "after a batch"),
     "definitions": ("name", "meaning"),
     "guarantees": ("name", "must hold"),
     "values": ("number", "name", "operation", "level", "domain"),
@@ -74,11 +77,20 @@ def explain(spec: Spec) -> Explanation:
         definitions.insert(0, ("keep", format_expr(declared.keep)))
     if declared.outcome is not None:
         definitions.insert(0, ("outcome", format_expr(declared.outcome)))
-    stated = (declared.advantage, declared.keep, declared.outcome)
+    updates = [state.update for state in declared.states.values()]
+    stated = (declared.advantage, declared.keep, declared.outcome, *updates)
     definitions += _used(spec, [e for e in stated if e is not None])
     guarantees = [(name, format_expr(e)) for name, e in declared.guarantees.items()]
     needs: list[str] = [name for name in NEEDS if name in spec.needs]
-    return Explanation(columns, components, definitions, _values(spec), guarantees, needs)
+    return Explanation(columns, components, definitions, _values(spec), guarantees, needs, states(spec))
+
+
+def states(spec: Spec) -> list[tuple[str, str, str, str, str]]:
+    """The states of a spec as text: (name, level or key, range, first value, value after a batch)."""
+    return [
+        (s.name, s.by or "batch", str(s.column.domain), format_number(s.init), format_expr(s.update))
+        for s in spec.declarations.states.values()
+    ]
 
 
 def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:
@@ -91,13 +103,17 @@ def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:
         for name, is_call in _names(expr):
             own = {} if in_prelude else (declared.functions if is_call else declared.values)
             shipped = shipped_with.functions if is_call else shipped_with.values
-            if not is_call and not in_prelude and (name in declared.components or name in declared.columns):
+            if not is_call and not in_prelude and _declares(declared, name):
                 continue
             definition = own.get(name) or shipped.get(name)
             if definition is not None and definition.body is not None and (name, is_call) not in found:
                 found[name, is_call] = definition
                 queue.append((definition.body, definition.prelude))
     return [(d.signature.span.text, format_expr(d.body)) for d in found.values() if d.body is not None]
+
+
+def _declares(declared: Declarations, name: str) -> bool:
+    return name in declared.components or name in declared.columns or name in declared.states
 
 
 def _names(expr: Expr) -> list[tuple[str, bool]]:
@@ -117,6 +133,7 @@ def _names(expr: Expr) -> list[tuple[str, bool]]:
 def _values(spec: Spec) -> list[tuple[str, str, str, str, str]]:
     program = spec.program
     roots = [program.advantage, *(c.shaped for c in program.components)] + ([program.keep] if program.keep else [])
+    roots += [state.after for state in program.states.values()]
     nodes = [n for n in walk(roots) if n.op != "const"]
     number = {node: f"%{i}" for i, node in enumerate(nodes)}
     names = dict(program.graph.names) | {program.advantage: "advantage"}
@@ -138,7 +155,8 @@ def _values(spec: Spec) -> list[tuple[str, str, str, str, str]]:
             args += [f"{REDUCTIONS[node.op].parameter}={parameter}"] if parameter is not None else []
             shown = f"{node.op}({', '.join(args)})"
         elif node.op in ("column", "given"):
-            shown = f"column {node.attributes[0]}" if node.op == "column" else str(node.attributes[0])
+            kind = "" if node.op == "given" else "state " if node.attributes[0] in program.states else "column "
+            shown = f"{kind}{node.attributes[0]}"
         elif node.op == "sum_components":
             shown = " + ".join(args)
         elif len(args) == 2 and not node.op.isalpha():

@@ -72,19 +72,24 @@ class Replay:
 
 
 def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tuple[list[int], Any]]:
-    """The rows and the Result of each step of a log, computed as one batch. Raises BadLog."""
+    """The rows and the Result of each step of a log, computed as one batch. Raises BadLog.
+
+    The state of a spec begins at its first value and is carried through the steps in their order.
+    """
     fn = compile(spec)
     places: dict[Hashable, list[int]] = {}
     for i, step in enumerate(log.steps):
         places.setdefault(step, []).append(i)
     last = total_steps or max((step for step in places if isinstance(step, int)), default=None)
-    for step, rows in places.items():
+    state = fn.initial_state()
+    for step, rows in places.items() if state is None else sorted(places.items()):  # state goes from step to step
         columns = {name: [values[i] for i in rows] for name, values in log.columns.items()}
         ids = [log.groups[i] for i in rows]
         try:
-            out = fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last)
+            out = fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last, state=state)
         except ValueError as error:
             raise BadLog(f"{spec.name}, step {step}: {error}") from None
+        state = out.state
         yield rows, out
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rewardspec.function import Result
 from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, listed, step_key, step_of, value_of
 from rewardspec.logs.outputs import beside, check_paths, held
 from rewardspec.logs.rows import BadLog, Rows, Unread, each_row, read_rows
@@ -208,7 +209,10 @@ def _added(
 def _advantages(
     spec: Spec, read: Read, measured: Mapping[int, Mapping[str, Any]], bad: dict[int, str], total_steps: int | None
 ) -> dict[int, float]:
-    """The advantage of every row, step by step. Rows that the spec refuses go to `bad`. Raises BadLog."""
+    """The advantage of every row, step by step. Rows that the spec refuses go to `bad`. Raises BadLog.
+
+    State is carried through the steps in their order. It follows from the measured rewards, so a resumed run has it.
+    """
     fn = compile(spec)
     batches: dict[int | None, list[int]] = {}
     for i in measured:
@@ -216,39 +220,45 @@ def _advantages(
     last = total_steps or max((step for step in batches if step is not None), default=None)
     found: dict[int, float] = {}
 
-    def advantages(step: int | None, chosen: list[int], groups: list[Any] | None = None) -> list[float]:
+    state = fn.initial_state()
+    order = batches if state is None else sorted(batches, key=lambda step: -1 if step is None else step)
+
+    def computed(step: int | None, chosen: list[int], groups: list[Any] | None = None) -> Result:
         columns = {
             name: [(read.values[i] if name in read.held else measured[i])[name] for i in chosen]
             for name in spec.columns
         }
-        groups = groups or [read.groups[i] for i in chosen]
-        found: list[float] = fn(columns, groups, step=step, total_steps=last).advantages.tolist()
-        return found
+        return fn(columns, groups or [read.groups[i] for i in chosen], step=step, total_steps=last, state=state)
 
     refused: dict[int, str] = {}
-    for step, chosen in batches.items():
+    for step in order:
+        chosen = left = batches[step]
         try:
-            found |= dict(zip(chosen, advantages(step, chosen), strict=True))
+            out = computed(step, chosen)
         except ValueError as error:
-            first, here = error, {i: reason for i in chosen if (reason := _refusal(advantages, step, i))}
+            first, here = error, {i: reason for i in chosen if (reason := _refusal(computed, step, i))}
             if not here:
                 raise _without_advantages(error) from None
             refused |= here
             left = [i for i in chosen if i not in refused]
+            if not left:
+                continue
             try:
-                found |= dict(zip(left, advantages(step, left), strict=True)) if left else {}
+                out = computed(step, left)
             except ValueError as error:
                 raise _without_advantages(error) from None
+        found |= dict(zip(left, out.advantages.tolist(), strict=True))
+        state = out.state
     if refused and not found:
         raise _without_advantages(first)
     bad |= refused
     return found
 
 
-def _refusal(advantages: Callable[..., list[float]], step: int | None, row: int) -> str:
+def _refusal(computed: Callable[..., Result], step: int | None, row: int) -> str:
     """Why a spec refuses a row, tried alone; empty if it does not."""
     try:
-        advantages(step, [row], [0])  # group 0, so that the pattern below finds it
+        computed(step, [row], [0])  # group 0, so that the pattern below finds it
     except ValueError as error:
         return re.sub(r" at rollout 0 of group 0\b", "", str(error))
     return ""

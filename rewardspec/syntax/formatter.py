@@ -93,6 +93,8 @@ def _is_expression(path: Path) -> bool:
     match path:
         case ("define" | "guarantees", _) | ("condition", "label", _) | ("components", _):
             return True
+        case ("state", _, "update"):
+            return True
         case ("components", _, "stages" | "scale", "-"):
             return True
         case ("outcome" | "keep" | "refill" | "advantage",):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rewardspec.groups.batch import without_batch
+from rewardspec.groups.parts import columns_of
 from rewardspec.spec import Spec, compile
 
 
@@ -19,6 +20,11 @@ def undecided(spec: Spec) -> list[str]:
     """Why a group of a spec cannot be tested alone, with fixes; empty if it can."""
     if spec.program.copies is not None:
         return [f"{spec.name} already replaces dropped groups (`refill`): remove one of the two"]
+    if columns_of(spec.program.results) & spec.declarations.states.keys():
+        return [
+            f"whether a group is live under {spec.name} depends on its state, which is unknown when groups are "
+            "filtered: remove the filter"
+        ]
     if not without_batch(spec.program.graph, spec.program.advantage)[1]:
         return [
             f"whether a group is live under {spec.name} depends on the rest of the batch, which is unknown when groups "
@@ -46,7 +52,7 @@ class LivenessTest:
     def __init__(self, spec: Spec, seed: int = 0):
         root, _ = without_batch(spec.program.graph, spec.program.advantage)
         self.seed = seed
-        self.function = compile(replace(spec, program=replace(spec.program, advantage=root)))
+        self.function = compile(replace(spec, program=replace(spec.program, advantage=root, states={})))
 
     def __call__(
         self, columns: Mapping[str, Any], size: int, step: int | None = None, total_steps: int | None = None

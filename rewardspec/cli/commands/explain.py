@@ -62,6 +62,8 @@ def command(
     out.print(f"  needs: {', '.join(found.needs) or 'nothing but its columns'}", markup=False, highlight=False)
     table(out, "Columns", HEADS["columns"], found.columns)
     table(out, "Components", HEADS["components"], found.components)
+    if found.state:
+        table(out, "State", HEADS["state"], found.state)
     if rows:
         table(out, "Over the run", ("component", "", *(moment.text for moment in moments)), rows)
     table(out, "Expressions", HEADS["definitions"], found.definitions)

@@ -40,7 +40,8 @@ def hides_prelude(facts: Facts) -> Iterator[Diagnostic]:
     called = {part.function.text: part.span for _, part in own_expressions(facts.declared) if isinstance(part, Call)}
     shipped = prelude(facts.declared.dialect)
     for name in shipped.values:
-        own = name in facts.declared.values or name in facts.declared.components or name in facts.declared.columns
+        declared = facts.declared
+        own = any(name in d for d in (declared.values, declared.components, declared.columns, declared.states))
         if own and name in used and name not in _NO_SCHEMES and not _is_same(facts, name, used[name]):
             yield _hidden(facts, name, used[name])
     for name in shipped.functions:
@@ -61,7 +62,7 @@ def _is_same(facts: Facts, name: str, span: Span) -> bool:
 def _hidden(facts: Facts, name: str, used: Span) -> Diagnostic:
     place = next(
         section[key].name
-        for section in map(facts.declared.place.at, ("define", "components", "signals"))
+        for section in map(facts.declared.place.at, ("define", "components", "signals", "state"))
         for key in section or ()
         if section is not None and key.partition("(")[0].strip() == name
     )

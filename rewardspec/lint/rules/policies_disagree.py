@@ -32,7 +32,7 @@ def policies_disagree(facts: Facts) -> Iterator[Diagnostic]:
     first: dict[str, tuple[str, str]] = {}  # policy: component, column
     for name in facts.declared.components:
         for column in _columns(facts, name):
-            policy = facts.declared.columns[column].missing
+            policy = facts.program.column(column).missing
             if policy != "error":
                 first.setdefault(policy, (name, column))
     if len(first) < 2 or first["zero"][1] == first["ignore"][1]:
