@@ -98,7 +98,8 @@ def _first(block: Block, report: Report) -> Fraction | None:
     scalar = block.one("init")
     value = None if scalar is None else read_literal(scalar, report)
     if scalar is not None and (isinstance(value, str) or value in (inf, -inf)):
-        report.error("not-a-constant", f"`{shorten(scalar.text)}` is not a finite number", scalar.span)
+        message = f"`{shorten(scalar.text)}` is not a finite number"
+        report.error("not-a-constant", message, scalar.span, help="write a number within `range`")
     return value if isinstance(value, Fraction) else None
 
 
@@ -118,14 +119,6 @@ def _by(name: str, block: Block, columns: Mapping[str, Column], damaged: set[str
             scalar.span,
             labels=(Label(column.span, "the signal"),),
             help="declare the signal with `level: group`",
-        )
-    elif column.missing != "error" or column.gated:
-        report.error(
-            "missing-key-value",
-            f"`{column.name}` can be missing, and `{name}` has no value without a key",
-            scalar.span,
-            labels=(Label(column.span, "the signal"),),
-            help=f"remove `missing: {column.missing}` of `{column.name}`",
         )
     else:
         return column.name

@@ -126,11 +126,12 @@ class State:
             return self._held_to_range(name, options, found[0], held)
         seen = {}
         for key, value in zip(self.keys[name], found, strict=True):
-            seen.setdefault(key, []).append(value)
+            if key is not None:
+                seen.setdefault(key, []).append(value)
         after = dict(held)
-        for key in reversed(dict.fromkeys(reversed(self.keys[name]))):  # by the last group of each key
-            present = [value for value in seen[key] if value == value]
-            mean = math.fsum(present) / len(present) if present else math.nan
+        for key, values in seen.items():  # groups with one key: the mean of their updates
+            present = [value for value in values if value == value]
+            mean = sum(present) / len(present) if present else math.nan
             after[key] = self._held_to_range(name, options, mean, after.pop(key, options["init"]))
         return _pairs(after, len(after) - options["most"])
 
@@ -152,7 +153,7 @@ def _pairs(held, first=0):
 
 
 def _keys_of_groups(batch, column, name):
-    """The key of each group, a text or whole number, in order of first appearance."""
+    """The key of each group, a text or whole number, in order of first appearance; None where it is missing."""
     if not batch.n:
         return []
     rows = range(0, batch.n, batch.groups.blocks[0][2])
@@ -165,7 +166,8 @@ def _keys_of_groups(batch, column, name):
         key = column[row]
         key = key.item() if hasattr(key, "item") else key
         key = int(key) if isinstance(key, float) and key.is_integer() else key
-        if type(key) not in (str, int):
+        key = None if key != key else key
+        if key is not None and type(key) not in (str, int):
             raise RolloutError(
                 f"column `{name}` is {key!r:.80} at rollout {row} of group {batch.label(row)!r:.80}: "
                 "a key of state should be a text or whole number"
