@@ -13,7 +13,8 @@ from collections import Counter
 from fractions import Fraction as F
 
 import pytest
-from reference.author import Author, Column, Data, Draft, batch
+from reference.author import Author, Column, Draft
+from reference.batches import Data, batch
 from reference.brute import check_counts, check_verdicts
 from reference.checks import Disagreement, check_compiled, check_gates, compiled, read
 

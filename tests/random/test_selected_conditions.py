@@ -4,7 +4,8 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from reference.author import Data, Draft
+from reference.author import Draft
+from reference.batches import Data
 from reference.checks import check_compiled, compiled, read
 
 CONDITIONS = [

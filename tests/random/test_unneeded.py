@@ -5,7 +5,8 @@ import random
 import pytest
 import torch
 from places import FUZZ
-from reference.author import Author, batch
+from reference.author import Author
+from reference.batches import batch
 from reference.checks import compiled, given
 
 FIELDS = ("advantages", "total", "kept")

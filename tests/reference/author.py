@@ -1,10 +1,11 @@
-"""Random specs over everything the language has, and random batches for them."""
+"""Random specs over what the language has, but for lists, ids and state."""
 
 import random
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-BATCH, GROUP, ROLLOUT = 0, 1, 2
+from reference.expressions import BATCH, GROUP, ROLLOUT, Expressions
+
 F = Fraction
 
 # What a column can be: (yaml, values that a batch draws from). Halves and quarters are exact in every float type, so
@@ -24,10 +25,6 @@ KINDS = [
 ]
 EPISODES = ("range: [0, .inf]", [F(1732232301 + n) for n in range(3)])  # ids that float32 cannot hold
 SCHEMES = ["total", "grpo", "dr_grpo", "rloo", "decoupled", "gdpo", "batch_grpo", "reinforce_baseline"]
-LITERALS = ["0", "1", "2", "0.5", "-1", "0.25", "3", "0.1", "1/2", "1e-1", "-0.5"]
-FUNCTIONS = ["abs", "sign", "floor", "round", "sigmoid", "tanh", "cos", "exp", "sqrt", "log", "comb"]
-REDUCTIONS = ["mean", "mean", "sum", "min", "max", "count", "std", "var", "quantile", "kth", "any", "all"]
-OF_EACH = ["rank", "std_others", "center", "zscore", "loo", "minmax"]
 CLAIMS = [
     "right_above_wrong({c})",
     "wrong_gets_nothing({c})",
@@ -56,11 +53,12 @@ class Column:
     symbols: bool = False
     binary: bool = False
     gated: bool = False
+    ids: bool = False
 
 
 @dataclass
 class Draft:
-    """A spec's text, and what was put into it. columns: that a batch has to have."""
+    """A spec's text, and what was put into it. columns: that a batch has to have. lists: their names, by level."""
 
     text: str
     columns: list
@@ -69,24 +67,16 @@ class Draft:
     dialect: str | None = None
     inner: str = ""  # the advantage without the batch's normalisation, of small specs
     advantage: str = ""
+    lists: dict = field(default_factory=dict)
+    state: bool = False
+    tame: bool = False  # few batches raise
 
 
-class Author:
+class Author(Expressions):
     """small: few columns of few values, so that every group can be tried."""
 
     def __init__(self, seed, small=False):
-        self.random, self.small = random.Random(seed), small
-        self.features, self.columns, self.leaves, self.functions = set(), [], {}, []
-        self.bundles = False
-
-    def pick(self, options):
-        return self.random.choice(options)
-
-    def chance(self, p, feature=None):
-        hit = self.random.random() < p
-        if hit and feature:
-            self.features.add(feature)
-        return hit
+        super().__init__(random.Random(seed), small)
 
     # Declarations --------------------------------------------------------------------------------
 
@@ -196,8 +186,9 @@ class Author:
         self.leaves = {BATCH: ["2", "0.5", "1", "0.1"], GROUP: ["group_size"], ROLLOUT: []}
         if not self.small:
             self.leaves[BATCH] += ["progress", "progress", "batch_size"]
+        self.leaves |= {level: [] for level in self.lists}
         for column in self.columns:
-            if not column.symbols and column.values is not EPISODES[1]:
+            if not column.symbols and not column.ids and column.values is not EPISODES[1]:
                 self.leaves[column.level].append(f"raw({column.name})" if column.component else column.name)
         self.leaves[ROLLOUT] = self.leaves[ROLLOUT] or ["rank(1 + 0 * group_size)"]
 
@@ -280,193 +271,3 @@ class Author:
             return f"{self.pick(SCHEMES)} {self.pick('+-*')} {self.number(2, ROLLOUT)}"
         wrap = self.pick(["center({})", "zscore({}, over=batch)", "loo({})", "{}", "whiten({})", "zscore({})"])
         return wrap.format(self.of_rollout(self.number(3, ROLLOUT)))
-
-    # Expressions ---------------------------------------------------------------------------------
-
-    def number(self, depth, level):
-        """An expression of at most this level."""
-        if depth <= 0 or self.chance(0.15):
-            return self.leaf(level)
-        inner = lambda: self.number(depth - 1, level)  # noqa: E731
-        form = self.random.random()
-        if form < 0.25:
-            return f"({inner()} {self.pick('++--*')} {inner()})"
-        if form < 0.31:
-            return self.quotient(depth, level)
-        if form < 0.40:
-            function = self.pick(FUNCTIONS)
-            self.features.add(function)
-            x = inner()
-            if function == "comb":
-                return f"comb(abs(floor({x})), {self.pick(['0', '1', '2', '3', f'abs(round({self.leaf(level)}))'])})"
-            if function in ("log", "sqrt") and self.chance(0.7):
-                x = f"abs({x}) + {self.pick(['1', '0.5'])}"
-            return f"exp(min({x}, 2))" if function == "exp" else f"{function}({x})"
-        if form < 0.45:
-            self.features.add("power")
-            return f"({inner()}) ** {self.pick(['2', '0', '3', '0.5', '-1', inner()])}"
-        if form < 0.54:
-            self.features.add("if")
-            return f"({inner()} if {self.condition(depth - 1, level)} else {inner()})"
-        if form < 0.62:
-            function = self.pick(["min", "max", "coalesce", "coalesce", "clip", "present", "negate", "holds"])
-            self.features.add(function)
-            if function == "clip":
-                return f"clip({inner()}, {self.pick(['-1', '0'])}, {self.pick(['0.5', '1'])})"
-            if function == "present":
-                return f"present({self.leaf(level)})"
-            if function == "negate":
-                return f"(-{inner()})"
-            if function == "holds":
-                return f"({self.condition(depth - 1, level)})"
-            return f"{function}({inner()}, {inner()})"
-        if form < 0.66 and level == ROLLOUT and self.functions:
-            return f"level_of({inner()}{self.pick(['', ', q=1', ', 2'])})"
-        if form < 0.70 and self.bundles and level == ROLLOUT:
-            return self.over_components(depth)
-        return self.reduction(depth, level)
-
-    def leaf(self, level):
-        levels = [n for n in range(level + 1) if self.leaves[n]]
-        at = level if self.leaves[level] and self.chance(0.75) else self.pick(levels)
-        return self.pick(self.leaves[at])
-
-    def quotient(self, depth, level):
-        """A division, mostly by what cannot be 0 where it is asked for."""
-        self.features.add("division")
-        above, below = self.number(depth - 1, level), self.number(depth - 1, level)
-        roll = self.random.random()
-        if roll < 0.3:
-            return f"({above} / (1 + abs({below})))"
-        if roll < 0.7:
-            return f"({above} / ({below}) if {below} != 0 else {self.pick(['0', '1', 'missing'])})"
-        if roll < 0.85:
-            return f"(({below}) != 0 and {above} / ({below}) > 0.5)"
-        return f"({above} / ({below}))"
-
-    def over_components(self, depth):
-        self.features.add("over=components")
-        function = self.pick(["sum", "max", "min", "mean", "count", "std"])
-        bundle = self.pick(["rewards", "weights * rewards", "zscore(rewards)", "coalesce(rewards, 0)"])
-        where = self.pick(["", "", ", where=rewards > 0", f", where={self.condition(depth - 2, ROLLOUT)}"])
-        return f"{function}({bundle}, over=components{where})"
-
-    def reduction(self, depth, level):
-        """A reduction of at most this level."""
-        if level == BATCH:
-            return self.leaf(BATCH)
-        if level == ROLLOUT and self.chance(0.45):
-            name = self.pick(OF_EACH)
-            self.features.add(name)
-            x = self.number(depth - 1, ROLLOUT)
-            return f"{name}({self.of_rollout(x)}{self.axis(depth, name)})"
-        name = self.pick(REDUCTIONS)
-        self.features.add(name)
-        by = level == ROLLOUT
-        if name in ("any", "all"):
-            x = self.condition(depth - 1, ROLLOUT)
-            x = x if self.mentions_rollout(x) else f"({self.rollout_leaf()} >= {self.pick(['0', '1'])} and {x})"
-        else:
-            x = self.of_rollout(self.number(depth - 1, ROLLOUT))
-        if name == "count" and self.chance(0.4):
-            symbols = [c.name for c in self.columns if c.symbols and c.level == ROLLOUT]
-            x = self.pick(symbols) if symbols else x
-        rest = f", {self.pick(['0.5', '0.3', '0', '1', '0.9'])}" if name == "quantile" else ""
-        if name == "kth":
-            rest = f", {self.pick('1223')}"
-        rest += self.axis(depth, name, by)
-        if name in ("std", "var") and self.chance(0.3):
-            rest += f", ddof={self.pick('01')}"
-        if name == "kth" and (self.small or self.chance(0.95)):
-            return f"coalesce(kth({x}{rest}), 0)"
-        return f"{name}({x}{rest})"
-
-    def rollout_leaf(self):
-        return self.pick(self.leaves[ROLLOUT])
-
-    def mentions_rollout(self, text):
-        return any(leaf in text for leaf in self.leaves[ROLLOUT])
-
-    def of_rollout(self, x):
-        """Something of rollout level."""
-        return f"{self.rollout_leaf()} + {x}" if self.chance(0.4) or not self.mentions_rollout(x) else x
-
-    def axis(self, depth, name, by=True):
-        rest = ""
-        if not self.small and self.chance(0.25, "over=batch"):
-            rest += ", over=batch"
-        if self.chance(0.3, "where"):
-            rest += f", where={self.condition(depth - 1, ROLLOUT)}"
-        if by and self.chance(0.2, "by"):
-            rest += f", by={self.pick([c.name for c in self.columns if not c.component] or self.leaves[ROLLOUT])}"
-        return rest
-
-    def condition(self, depth, level):
-        roll = self.random.random()
-        binary = [f"raw({c.name})" if c.component else c.name for c in self.columns if c.binary and c.level <= level]
-        symbols = [c.name for c in self.columns if c.symbols and c.level <= level]
-        if symbols and roll < 0.15:
-            self.features.add("symbol comparison")
-            return f"{self.pick(symbols)} {self.pick(['==', '!='])} {self.pick(['red', 'blue'])}"
-        if binary and roll < 0.3 and level == ROLLOUT:
-            return self.pick(binary)
-        if depth <= 0 or roll < 0.7:
-            left, right = self.number(depth - 1, level), self.pick([*LITERALS[:8], self.leaf(level)])
-            return f"{left} {self.pick(['<', '<=', '>', '>=', '==', '!='])} {right}".replace("1/2", "0.5")
-        inner = lambda: self.condition(depth - 1, level)  # noqa: E731
-        if roll < 0.78:
-            self.features.add("chain")
-            return f"({self.pick(['-1', '0'])} <= {self.leaf(level)} < {self.pick(['1', '2', self.leaf(level)])})"
-        if roll < 0.95:
-            self.features.add("and or")
-            return f"({inner()} {self.pick(['and', 'or'])} {inner()})"
-        self.features.add("not")
-        return f"(not {inner()})"
-
-
-# Batches -----------------------------------------------------------------------------------------
-
-
-@dataclass
-class Data:
-    """columns: Fractions, symbols or None, N each. types: of each column: list, float32 or float64."""
-
-    columns: dict
-    groups: list
-    types: dict
-    step: int | None
-    total_steps: int | None
-
-
-def batch(draft, rng):
-    """A random batch for a spec: ragged, interleaved or in order."""
-    sizes = [rng.choice([1, 2, 2, 3, 4]) for _ in range(rng.randint(1, 4))]
-    if rng.random() < 0.4:
-        sizes = [rng.randint(1, 5)] * rng.randint(1, 3)
-    groups = [g for g, size in enumerate(sizes) for _ in range(size)]
-    if rng.random() < 0.5:
-        rng.shuffle(groups)
-    kind = rng.choice(["list", "float32", "float64", "mixed", "mixed"])
-    columns, types = {}, {}
-    for column in draft.columns:
-        values = []
-        pool = rng.sample(column.values, min(len(column.values), rng.choice([1, 2, 2, 9])))  # some groups are alike
-        for _ in groups:
-            value = rng.choice(pool)
-            if rng.random() < (0.2 if column.missing != "error" or column.gated else 0.004):
-                value = None
-            elif not column.symbols and rng.random() < (0.2 if column.outside == "clip" else 0.004):
-                value = value + rng.choice([-5, Fraction(1, 4), 5])
-            values.append(value)
-        if column.level == GROUP:
-            values = [values[groups.index(g)] for g in groups]
-        if column.level == BATCH:
-            values = [values[0]] * len(values)
-        columns[column.name] = values
-        types[column.name] = rng.choice(["list", "float32", "float64"]) if kind == "mixed" else kind
-        if all(isinstance(v, Fraction) and v.denominator == 1 for v in values) and rng.random() < 0.3:
-            types[column.name] = "int64"
-    if draft.dialect is not None and "tokens" not in columns:
-        columns["tokens"] = [Fraction(rng.choice([1, 2, 4, 8])) for _ in groups]
-        types["tokens"] = "float32"
-    return Data(columns, groups, types, rng.randint(0, 4), 4)

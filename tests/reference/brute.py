@@ -5,11 +5,10 @@ import math
 from collections import Counter
 from fractions import Fraction
 
-from reference.author import BATCH, GROUP, ROLLOUT
 from reference.checks import Disagreement
 from reference.interpreter import Batch, Evaluation, RolloutError, advantage
 from reference.measured import measured_columns
-from reference.nodes import walk
+from reference.nodes import BATCH, GROUP, ROLLOUT, walk
 from reference.numbers import Arithmetic, NoValue, digits, key
 from reference.reader import Reader
 

@@ -10,8 +10,8 @@ import torch
 import rewardspec
 from reference.declared import Scope
 from reference.interpreter import Batch, Evaluation, RolloutError, interpret
-from reference.measured import measured_columns
-from reference.nodes import SpecError
+from reference.measured import lengths_of, measured_columns
+from reference.nodes import ROLLOUT, SpecError
 from reference.numbers import Arithmetic, NoValue, TooClose, digits
 from reference.reader import Reader
 
@@ -29,15 +29,22 @@ def stored(values, kind):
     """What a column of this type holds: each number as its float type has it."""
     as_float = np.float64 if kind == "float64" else np.float32
     whole = kind in ("list", "int64")  # whole numbers are what they are
-    return [
-        v if v is None or isinstance(v, str) or (whole and v.denominator == 1) else Fraction(float(as_float(float(v))))
-        for v in values
-    ]
+
+    def held(v):
+        if isinstance(v, list):
+            return [held(item) for item in v]
+        if not isinstance(v, Fraction) or (whole and v.denominator == 1):
+            return v
+        return Fraction(float(as_float(float(v))))
+
+    return [held(v) for v in values]
 
 
-def given(values, kind):
-    """A column as it is handed to the compiled function."""
-    if any(isinstance(v, str) for v in values):
+def given(values, kind, flat=False):
+    """A column as it is handed to the compiled function. flat: of a list, one item after the other."""
+    if values and isinstance(values[0], list):
+        return given([v for one in values for v in one], kind) if flat else [given(one, "list") for one in values]
+    if any(not isinstance(v, Fraction) and v is not None for v in values):  # names, ids
         return values
     if kind == "list":
         return [None if v is None else int(v) if v.denominator == 1 else float(v) for v in values]
@@ -63,24 +70,32 @@ def compiled(draft):
 
 
 def check_compiled(draft, reader, fn, data):
-    """What came of one batch: `equal`, `raises` (both) or `too close`. Raises Disagreement."""
+    """What came of one batch: `equal`, `raises` (both) or `too close`. Raises Disagreement. Of a spec with state, the
+    batch's becomes what the function makes of it.
+    """
     read_columns = reader.read_columns & {*fn.spec.columns}
     read_here = {name: data.types[name] for name in read_columns}
     unit = (
         UNIT["float64"]
         if "float64" in read_here.values()
-        and any(kind == "float64" and not reader.columns[name].symbols for name, kind in read_here.items())
+        and any(
+            kind == "float64" and not reader.columns[name].symbols and not reader.columns[name].ids
+            for name, kind in read_here.items()
+        )
         else UNIT["float32"]
     )
-    columns = {name: given(values, data.types[name]) for name, values in data.columns.items()}
+    flat = data.lengths is not None
+    columns = {name: given(values, data.types[name], flat) for name, values in data.columns.items()}
+    more = ({"lengths": data.lengths} if flat else {}) | ({"state": data.state} if reader.states else {})
+    before = data.state
     try:
-        got = fn(columns, data.groups, step=data.step, total_steps=data.total_steps, seed=0)
-        shares = got.shares
+        got = fn(columns, data.groups, step=data.step, total_steps=data.total_steps, seed=0, **more)
+        shares, data.state = got.shares, got.state if reader.states else None
     except ValueError as error:
         got = error
     for name in reader.read_columns - read_columns:  # nothing depends on it, as `x >= 0` where it cannot be less
         column = reader.columns[name]
-        if column.missing == "error" and None in data.columns[name]:
+        if column.missing == "error" and lacks(data.columns[name]):
             return "unread"
     batch = Batch(
         {name: stored(values, data.types[name]) for name, values in data.columns.items()},
@@ -88,6 +103,8 @@ def check_compiled(draft, reader, fn, data):
         data.step,
         data.total_steps,
         None if isinstance(got, ValueError) else got.copies.tolist(),
+        data.lengths,
+        before,
     )
     try:
         want = interpret(reader, batch, unit, {name: UNIT[kind] for name, kind in data.types.items()}, read_columns)
@@ -113,10 +130,43 @@ def check_compiled(draft, reader, fn, data):
         close(f"weight {name}", got.weights[name].expand(len(values)), values)
     close("advantages", got.advantages, want.advantages)
     check_copies(got, batch, reader)
+    check_state(close, got, want)
+    check_lists(got, reader, batch)
     if shares is not None:
         total = sum(shares.values())
         close("the sum of shares", total, want.advantages, slack=1e-4 * scale(want.advantages))
     return "equal"
+
+
+def lacks(values):
+    """Whether a value is missing, or an item."""
+    return any(v is None or (isinstance(v, list) and None in v) for v in values)
+
+
+def check_state(close, got, want):
+    """State after the batch: the same keys in the same order, and their values."""
+    for name, value in want.state.items():
+        if isinstance(value, list):
+            same(f"keys of {name}", [key for key, _ in got.state[name]], [key for key, _ in value])
+            found = torch.tensor([v for _, v in got.state[name]], dtype=torch.float64)
+            close(f"state {name}", found, [v for _, v in value])
+        else:
+            close(f"state {name}", torch.tensor([got.state[name]], dtype=torch.float64), [value])
+
+
+def check_lists(got, reader, batch):
+    """Lengths beside an advantage of a list, and which rollouts are said to be without signal."""
+    level = reader.advantage.level
+    if level <= ROLLOUT:
+        return
+    long = lengths_of(reader, batch)[level]
+    name = next(n for n, at in reader.levels.items() if at == level)
+    same("lengths", [int(n) for n in got.lengths[name]], long)
+    values = iter(got.advantages.tolist())
+    dead = [not any([next(values) != 0 for _ in range(n)]) for n in long]
+    said = got.metrics()["rollouts_without_signal"]
+    if abs(said - sum(dead) / len(dead)) > 1e-6:
+        raise Disagreement(f"rollouts_without_signal {said}, expected {sum(dead)} of {len(dead)}")
 
 
 def check_copies(got, batch, reader):
@@ -158,6 +208,8 @@ def same(what, got, want):
 
 def near(arithmetic, what, got, want, slack=0.0):
     """Exact where the language's value is exact, within the bound on rounding elsewhere."""
+    if len(got) != len(want):
+        raise Disagreement(f"{what}: {len(got)} values, expected {len(want)}")
     for g, w in zip(got.tolist(), want, strict=True):
         if w is None or math.isnan(g):
             fits = w is None and math.isnan(g)
