@@ -114,10 +114,10 @@ def _variance_shares(spec: Spec, advantage: np.ndarray, shares: list[dict[str, A
     known = [found for found in shares if found is not None]
     if len(known) < len(shares):
         return None
+    if (advantage == advantage[0]).all():
+        return None  # a mean is rounded, and what it leaves of the variance is noise
     centered = advantage - advantage.mean()
     variance = float(centered @ centered)
-    if variance == 0:
-        return None
     return {
         name: float(np.concatenate([found[name].double().numpy() for found in known]) @ centered) / variance
         for name in spec.components

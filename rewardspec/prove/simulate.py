@@ -127,9 +127,11 @@ def count_groups(
     ) as stop:  # each part has a vector of equal values: counts only grow
         return Simulation(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
     shares, interrupted = None, False
+    varies = bool(whole.unsure) or (whole.rows != whole.rows.flat[0]).any()
     try:
         few = Allowance(MOST_EFFORT // 4)
-        shares = variance_shares(program, root, nodes, group_size, given, seed, model, few)
+        if varies:  # else the variance, in floats, is what rounding leaves
+            shares = variance_shares(program, root, nodes, group_size, given, seed, model, few)
     except KeyboardInterrupt:
         interrupted = True
     signal = None if None in whole.values else liveness(whole, shares)  # a missing advantage would raise

@@ -131,6 +131,18 @@ def test_counts_and_signal_are_those_of_brute_force(drawn):
         assert sum(count.signal.shares.values()) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("advantage", ["dr_grpo", "total - mean(total)", "0.1 + 0 * total"])
+def test_an_advantage_that_does_not_vary_has_no_shares(advantage):
+    """1/3 is rounded, and so is the variance of a lone rollout's advantages; 0% of each would be a claim."""
+    text = f"""rewardspec: 1
+components:
+  a: {{values: [0, 1]}}
+  b: {{values: [0, 1], weight: 1/3, when: a >= 1, otherwise: 0}}
+advantage: {advantage}
+"""
+    assert count_groups(rewardspec.loads(text).program, "", 1).signal.shares is None
+
+
 def test_kinds_of_groups_overlap():
     text = """rewardspec: 1
 signals: {hard: {values: [0, 1], level: group}}
