@@ -95,6 +95,7 @@ INSTEAD = {  # what of the example on a page is written otherwise, and how; the 
     "length-without-success": [("length: tokens <= 4000", "length: {expr: tokens <= 4000, when: correct >= 1}")],
     "zero-weight": [("weight: 0", "weight: 0.1")],
     "component-unread": [("advantage: zscore(correct)", "advantage: gdpo")],
+    "state-unread": [("advantage: dr_grpo", "advantage: correct - level")],
     "keep-never-holds": [("mean(correct) > 1", "0 < mean(correct) and mean(correct) < 1")],
     "constant-component": [("bonus: difficulty", "bonus: difficulty * correct")],
     "scale-turns-sign": [

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import rewardspec
+from rewardspec.prove.diff_on_log import advantages_on
+from rewardspec.prove.replay import read_log
 from rewardspec.text.diagnostics import SpecError
 
 TEXT = """\
@@ -251,6 +253,71 @@ def test_the_emitted_module_alone_carries_state(fn):
     columns, ids = batch(random.Random(4))
     out = names["advantages"](columns, ids, state=names["initial_state"]())
     assert out.state == fn(columns, ids, state=fn.initial_state()).state
+
+
+LOGGED = """\
+rewardspec: 1
+signals: {prompt: {range: [0, 9], level: group}}
+components: {correct: {values: [0, 1]}}
+state:
+  level_of: {init: 0.5, range: [0, 1], by: prompt, update: 0.75 * level_of + 0.25 * mean(correct)}
+advantage: correct - level_of
+"""
+
+
+def logged(folder, steps=(1, 0, 2)):
+    """A log whose steps are in any order, and the advantages by hand: of step 0, then 1, then 2."""
+    rows, expected, level = [], {}, {}
+    for step in steps:
+        for prompt, answers in ((3, [1, 0]), (4, [step % 2, 1])):
+            rows += [
+                {"step": step, "group": prompt, "prompt": prompt, "correct": a, "completion": "x"} for a in answers
+            ]
+    for step in sorted(steps):
+        for prompt in (3, 4):
+            own = [(i, row["correct"]) for i, row in enumerate(rows) if (row["step"], row["prompt"]) == (step, prompt)]
+            before = level.get(prompt, 0.5)
+            expected |= {i: a - before for i, a in own}
+            level[prompt] = 0.75 * before + 0.25 * sum(a for _, a in own) / len(own)
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path, [expected[i] for i in range(len(rows))]
+
+
+def test_a_log_carries_state_through_its_steps_in_their_order(tmp_path):
+    path, expected = logged(tmp_path)
+    spec = rewardspec.loads(LOGGED)
+    assert advantages_on(spec, read_log(path, spec)).tolist() == pytest.approx(expected)
+    assert rewardspec.simulate(spec, rollouts=path).rollouts == 12
+    fixed = rewardspec.loads(LOGGED.replace("correct - level_of", "correct - 0.5"))
+    found = rewardspec.diff(fixed, spec, rollouts=path).logged
+    assert found.changed == sum(a != c - 0.5 for a, c in zip(expected, correct(path), strict=True)) > 0
+
+
+def correct(path):
+    return [json.loads(line)["correct"] for line in path.read_text().splitlines()]
+
+
+def test_scores_carry_state_and_a_resumed_run_equals_one_that_was_not_cut(tmp_path):
+    path, expected = logged(tmp_path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    # the answers are measured by a function, so that there is something to resume
+    said = ["<answer>none</answer>", "<answer>12</answer>"]
+    path.write_text("".join(json.dumps({**r, "completion": said[r.pop("correct")]}) + "\n" for r in rows))
+    spec = rewardspec.loads(LOGGED.replace("correct: {values: [0, 1]}", "correct: {use: math.integer}"))
+    rewardspec.score(spec, path, tmp_path / "whole.jsonl")
+    scored = [json.loads(line)["scored/advantage"] for line in (tmp_path / "whole.jsonl").read_text().splitlines()]
+    assert scored == pytest.approx(expected)
+
+    def stop(done, of):
+        if done == of:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rewardspec.score(spec, path, tmp_path / "cut.jsonl", progress=stop)
+    assert (tmp_path / "cut.jsonl.partial").exists()
+    assert rewardspec.score(spec, path, tmp_path / "cut.jsonl").resumed == 12
+    assert (tmp_path / "cut.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 def test_names_of_a_module_are_free_for_columns():
