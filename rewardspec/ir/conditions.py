@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from rewardspec.ir.node import Node
+from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE, GROUP_SPREADS, REDUCTIONS
 
 MOST_KEPT = 10_000  # cached results
@@ -29,8 +30,8 @@ def disjuncts(condition: Node) -> frozenset[Node]:
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def missing_despite(x: Node, known: frozenset[Node]) -> bool:
-    """Whether `x` can be missing where the conditions `known` hold."""
+def missing_despite(x: Node, known: frozenset[Node], level: Level = Level.ROLLOUT) -> bool:
+    """Whether `x` can be missing where the conditions `known` hold. level: of the value that needs `x`."""
     if not x.domain.missing:
         return False
     if x.op == "kth":  # others may be too few
@@ -39,8 +40,9 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
         value, where = x.args[:2]
         over, _ = x.attributes
         inside = where.constant == 1 or conjuncts(where) <= known
-        if inside and not missing_despite(value, known):
-            return False  # this rollout itself is in the subset
+        inside = inside and (value.level is level or not value.level.listed)  # a list can be empty
+        if inside and not missing_despite(value, known, level):
+            return False  # this rollout, or item, itself is in the subset
         return not any(  # a spread or count above 0 has values
             c.op == ">"
             and c.args[1].constant is not None
@@ -51,7 +53,7 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
             for c in known
         )
     if x.op in ELEMENTWISE or x.op == "spread":
-        return any(missing_despite(a, known) for a in x.args)
+        return any(missing_despite(a, known, level) for a in x.args)
     if any(
         x in c.args for c in known if c.op == "present" or c.op in COMPARISONS
     ):  # a comparison that holds has both operands
@@ -59,6 +61,6 @@ def missing_despite(x: Node, known: frozenset[Node]) -> bool:
     if x.op == "if":
         then, otherwise = x.args[1:]
         if conjuncts(x.args[0]) <= known:
-            return missing_despite(then, known)
-        return missing_despite(then, known) or missing_despite(otherwise, known)
+            return missing_despite(then, known, level)
+        return missing_despite(then, known, level) or missing_despite(otherwise, known, level)
     return True

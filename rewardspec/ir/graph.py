@@ -13,9 +13,9 @@ from rewardspec.ir.conditions import conjuncts, missing_despite
 from rewardspec.ir.node import Node, can_fail, canonical, evaluate, is_elementwise, walk
 from rewardspec.ir.rules import Draft, simplified
 from rewardspec.ir.states import States
-from rewardspec.ops.domain import CONDITION, NOTHING, Bound, Domain, Level, finite, interval
+from rewardspec.ops.domain import CONDITION, NOTHING, Bound, Domain, Level, finest, finite, interval
 from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain
-from rewardspec.ops.reductions import REDUCTIONS
+from rewardspec.ops.operators import REDUCTIONS, SCANS
 from rewardspec.text.source import Span
 
 __all__ = [
@@ -40,6 +40,13 @@ ZERO = Fraction(0)
 
 class TooLarge(Exception):
     """The graph has more than `MOST_NODES` nodes, or is deeper than `DEEPEST_NODE`."""
+
+
+def domain_at(x: Node, level: Level) -> Domain:
+    """The domain of `x` where values of `level` need it: a mean over a list has a value at every item of it."""
+    if level.listed and x.domain.missing and not missing_despite(x, frozenset(), level):
+        return x.domain.present()
+    return x.domain
 
 
 class Graph:
@@ -118,21 +125,21 @@ class Graph:
         Conditions (`and or not`, comparisons) are built by `compare`, `both`, `either`, `negation`.
         """
         op = ELEMENTWISE[name]
-        level = max(a.level for a in args)
-        domain = lambda: elementwise_domain(op, tuple(a.domain for a in args))  # noqa: E731
+        level = finest(a.level for a in args)
+        domain = lambda: elementwise_domain(op, tuple(domain_at(a, level) for a in args))  # noqa: E731
         return self.refined(Draft(self, name, args, level, domain))
 
     def if_(self, condition: Node, then: Node, otherwise: Node) -> Node:
         """`then` where the condition (never missing) holds, else `otherwise`."""
-        level = max(condition.level, then.level, otherwise.level)
-        if condition.op == "spread" and max(then.level, otherwise.level) is level:
+        level = finest((condition.level, then.level, otherwise.level))
+        if condition.op == "spread" and finest((then.level, otherwise.level)) is level:
             condition = condition.args[0]
         known = conjuncts(condition)
         then = self.assume(then, known)
 
         def domain() -> Domain:
-            selected = then.domain if missing_despite(then, known) else then.domain.present()
-            return selected.union(otherwise.domain)
+            selected = then.domain if missing_despite(then, known, level) else then.domain.present()
+            return selected.union(domain_at(otherwise, level))
 
         return self.refined(Draft(self, "if", (condition, then, otherwise), level, domain))
 
@@ -158,22 +165,28 @@ class Graph:
 
     def coalesce(self, x: Node, otherwise: Node) -> Node:
         """`x` where it is present, else `otherwise`."""
-        level = max(x.level, otherwise.level)
+        level = finest((x.level, otherwise.level))
         draft = Draft(self, "coalesce", (x, otherwise), level, lambda: x.domain.present().union(otherwise.domain))
         return self.made(draft)
 
     def reduce(
         self, name: str, x: Node, where: Node, by: Node | None, over: Level, parameter: Fraction | None = None
     ) -> Node:
-        """A reduction of `x` over groups (`over` GROUP) or the batch; missing values are ignored."""
+        """A reduction of `x` over rollouts (of a list), groups or the batch; missing values are ignored."""
         rule = REDUCTIONS[name]
-        domain = rule.domain(x.domain.present(), x.domain.missing or where.constant != 1)
+        inner = finest((x.level, where.level, Level.BATCH if by is None else by.level))
+        empty = x.domain.missing or where.constant != 1 or inner.listed  # a list can be empty
+        domain = rule.domain(x.domain.present(), empty)
         if x.domain.values == ():
             domain = domain.or_missing(rule.missing_when_empty)
         keeps_level = by is not None or rule.keeps_level
-        level = max(x.level, where.level) if keeps_level else Level.GROUP if over is Level.GROUP else Level.BATCH
+        level = inner if keeps_level else over
         args = (x, where) if by is None else (x, where, by)
         return self.made(Draft(self, name, args, level, lambda: domain, (over, parameter)))
+
+    def scan(self, name: str, x: Node, parameter: Fraction | None = None) -> Node:
+        """A value for every item of a list, from the items of its rollout: `before`, `returns`."""
+        return self.node(name, (x,), (parameter,), x.level, SCANS[name].domain(x.domain.present()))
 
     def sum_components(self, terms: list[Node]) -> Node:
         """The sum of the present terms; missing where none is present."""
@@ -183,7 +196,7 @@ class Graph:
             hi: Bound = sum((max(t.domain.hi, ZERO) if t.domain.missing else t.domain.hi for t in terms), ZERO)
             return interval(lo, hi, missing=all(t.domain.missing for t in terms))
 
-        return self.refined(Draft(self, "sum_components", tuple(terms), max(t.level for t in terms), domain))
+        return self.refined(Draft(self, "sum_components", tuple(terms), finest(t.level for t in terms), domain))
 
     # Conditions: never missing, so that `not` is a plain complement ------------------------------
 
@@ -197,7 +210,7 @@ class Graph:
             found = ELEMENTWISE[operator].domain(a.domain.present(), b.domain.present())
             return found.union(finite([ZERO])) if a.domain.missing or b.domain.missing else found
 
-        draft = Draft(self, operator, (a, b), max(a.level, b.level), domain, asked=asked)
+        draft = Draft(self, operator, (a, b), finest((a.level, b.level)), domain, asked=asked)
         simpler = simplified(draft)
         if simpler is not None:
             return simpler
@@ -216,7 +229,7 @@ class Graph:
         return self._logic("not", a)
 
     def _logic(self, op: str, *args: Node) -> Node:
-        level = max(a.level for a in args)
+        level = finest(a.level for a in args)
         return self.refined(Draft(self, op, args, level, lambda: ELEMENTWISE[op].domain(*(a.domain for a in args))))
 
     def all_of(self, conditions: list[Node]) -> Node:

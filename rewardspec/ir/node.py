@@ -10,7 +10,7 @@ from typing import Any
 from rewardspec.ops.domain import Domain, Level
 from rewardspec.ops.elementwise import elementwise_exact
 from rewardspec.ops.operator import Elementwise, Operator, Structural
-from rewardspec.ops.operators import ELEMENTWISE, OPERATORS
+from rewardspec.ops.operators import ACROSS_ROLLOUTS, ELEMENTWISE, OPERATORS, REDUCTIONS
 
 ZERO = Fraction(0)
 
@@ -52,6 +52,11 @@ def can_fail(node: Node) -> bool:
     """Whether an operator may have no result for what its operands can be."""
     undefined = OPERATORS[node.op].undefined
     return undefined is not None and undefined.possible(*(a.domain for a in node.args))
+
+
+def is_across_rollouts(node: Node) -> bool:
+    """Whether a node's value at a rollout depends on other rollouts; a reduction over its own list does not."""
+    return node.op in ACROSS_ROLLOUTS and not (node.op in REDUCTIONS and node.attributes[0] is Level.ROLLOUT)
 
 
 def is_elementwise(node: Node) -> bool:

@@ -93,7 +93,7 @@ def read_column(name: str, block: Block, report: Report, use: Use | None = None,
             report.error("missing-zero", message, place["missing"].name, help="write `missing: ignore`")
             return None
         domain = domain if 0 in domain else domain.union(finite([Fraction(0)]))
-    level = Level[block.word("level", "rollout").upper()]
+    level = Level(block.word("level", "rollout"))
     clip = block.word("outside", "error") == "clip"
     return Column(name, place.name, declared, domain, span, level, missing, clip, gated and missing == "error")
 

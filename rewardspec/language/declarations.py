@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rewardspec.rewards.reward import Reward
 
 MOST_COMPONENTS = 64
+MOST_LISTS = 8
 AXES = ("group", "batch", "components")
+NO_LISTS = frozenset({*AXES, "rollout"})  # names that no list can have
 GIVEN = (
     *("step", "total_steps", "progress", "group_size", "batch_size"),
     *("pi", "eps", "rewards", "weights", "missing", "copies"),
@@ -40,6 +42,15 @@ class Column:
     missing: str  # "error", "ignore" or "zero"
     clip: bool
     gated: bool = False  # missing only where a gate is closed, which replaces the value
+
+
+@dataclass(frozen=True, eq=False)
+class ItemList:
+    """A list inside every rollout. ordered: its items follow each other, so `before` and `returns` have a meaning."""
+
+    name: str
+    place: Place
+    ordered: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +169,7 @@ class Declarations:
     title: str | None = None  # the text under `name:`
     about: str | None = None
     origin: str | None = None  # the text under `source:`: paper, section, equation
+    lists: Mapping[str, ItemList] = field(default_factory=dict)
     columns: Mapping[str, Column] = field(default_factory=dict)
     components: Mapping[str, Component] = field(default_factory=dict)
     values: Mapping[str, Definition] = field(default_factory=dict)  # definitions without parameters

@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.language.catalogue import shipped_specs
-from rewardspec.language.declarations import MOST_COMPONENTS, RESERVED
-from rewardspec.language.keys import COMPONENT, NUMERICS, REWARD_TOKENS, SIGNAL, SPEC, STAGE, STATE, schema
+from rewardspec.language.declarations import MOST_COMPONENTS, NO_LISTS, RESERVED
+from rewardspec.language.keys import (
+    A_NAME,
+    COMPONENT,
+    LIST,
+    NUMERICS,
+    REWARD_TOKENS,
+    SIGNAL,
+    SPEC,
+    STAGE,
+    STATE,
+    schema,
+)
 from rewardspec.language.state import MOST_STATES
 from rewardspec.resources import resource
 from rewardspec.syntax.expression import KEYWORDS
@@ -29,7 +40,8 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schem
     """
     whole = schema(SPEC)
     keys = whole["properties"]
-    parts = {part.name: schema(part) for part in (REWARD_TOKENS, SIGNAL, NUMERICS, COMPONENT, STAGE, STATE)}
+    named = (REWARD_TOKENS, LIST, SIGNAL, NUMERICS, COMPONENT, STAGE, STATE)
+    parts = {part.name: schema(part) for part in named}
     parts["Measured"] |= _measured(["values", "range", "use"], {})
     parts["Component"] |= _measured(["values", "range", "use", "expr", "stages"], _derived())
     own = {code: about for code, about in findings.items() if code not in of_spec}
@@ -43,7 +55,8 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schem
         }
     for section in ("signals", "components", "state"):
         taken = sorted(RESERVED | KEYWORDS)
-        keys[section]["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z_0-9]*$", "not": {"enum": taken}}
+        keys[section]["propertyNames"] = {"pattern": A_NAME, "not": {"enum": taken}}
+    keys["lists"]["propertyNames"] = {"pattern": A_NAME, "not": {"enum": sorted(NO_LISTS | KEYWORDS)}}
     keys["components"] |= {"minProperties": 1, "maxProperties": MOST_COMPONENTS}
     keys["state"] |= {"maxProperties": MOST_STATES}
     parts["State"] |= {"dependentRequired": {"most": ["by"]}}

@@ -12,6 +12,7 @@ from typing import Any
 from rewardspec.ops.domain import MOST_VALUES
 
 VERSION = "1"
+A_NAME = "^[A-Za-z_][A-Za-z_0-9]*$"
 Schema = Mapping[str, Any]  # a piece of JSON Schema
 
 # The schema accepts everything that the reader accepts. YAML's null is a text to the reader, or nothing.
@@ -36,10 +37,11 @@ class Reason:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """One of several words; `default` if the key is absent."""
+    """One of several words; `default` if the key is absent. or_list: or the name of a list of the spec."""
 
     words: tuple[str, ...]
     default: str | None = None
+    or_list: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,10 @@ _MEASURED = {
     "about": Key(_TEXT, "a description"),
     "values": Key(Several({"type": _ANY, "pattern": r"\S"}), "every value it can have: numbers, or names"),
     "range": Key(Pair(_NUMBER), "lowest and highest value; `.inf` for no bound"),
-    "level": Key(Choice(("rollout", "group", "batch"), "rollout"), "one value for each rollout, group or batch"),
+    "level": Key(
+        Choice(("rollout", "group", "batch"), "rollout", or_list=True),
+        "one value for each rollout, group or batch, or for each item of a list",
+    ),
     "missing": Key(
         Choice(("error", "ignore", "zero"), "error"),
         "a missing value is an error, ignored, or 0",
@@ -124,6 +129,15 @@ _MEASURED = {
 }
 
 SIGNAL = Part("Measured", "A signal: measured for every rollout, group or batch, and not rewarded itself.", _MEASURED)
+
+LIST = Part(
+    "List",
+    "A list inside every rollout: turns, tool calls, criteria of a rubric. Columns of `level: NAME` hold its items.",
+    {
+        "ordered": Key(Choice(("true", "false"), "false"), "whether items follow each other, as turns do"),
+        "about": Key(_TEXT, "a description"),
+    },
+)
 
 STAGE = Part(
     "Stage",
@@ -211,6 +225,7 @@ SPEC = Part(
         "name": Key(_TEXT, "the name of the spec"),
         "about": Key(_TEXT, "the purpose of the spec"),
         "source": Key(_TEXT, "its source: paper, section, equation"),
+        "lists": Key(Named(LIST, {"type": ["object", "null"]}), "lists inside every rollout, by name"),
         "signals": Key(Named(SIGNAL, {"type": ["object", "null"]}), "measured inputs that are not rewarded themselves"),
         "components": Key(Named(COMPONENT), "the rewards, by name"),
         "state": Key(Named(STATE, {"type": ["object", "null"]}), "values that are carried from batch to batch"),
@@ -245,6 +260,11 @@ def _schema(kind: Kind) -> dict[str, Any]:
             return dict(own)
         case Choice(words=(word,)):
             return {"const": word, "type": "string"}
+        case Choice(words=("true", "false"), default=default):  # YAML's own words for it
+            return {"default": default == "true", "enum": [True, False, "true", "false"]}
+        case Choice(words=words, default=default, or_list=True):
+            a_list = {"type": "string", "pattern": A_NAME, "description": "a list of the spec"}
+            return {"anyOf": [{"default": default, "enum": list(words), "type": "string"}, a_list]}
         case Choice(words=words, default=default):
             return {"default": default, "enum": list(words), "type": "string"}
         case Several(item=item):

@@ -24,6 +24,7 @@ from rewardspec.language.declarations import (
 )
 from rewardspec.language.definitions import read_definitions, set_constants
 from rewardspec.language.keys import VERSION
+from rewardspec.language.lists import read_lists
 from rewardspec.language.scalars import read_expression, read_literal
 from rewardspec.language.shape import Block, read_shape
 from rewardspec.language.state import read_states
@@ -43,6 +44,7 @@ def read_declarations(source: Source, report: Report, constants: Mapping[str, st
         return None
     _check_version(whole, report)
     eps, ddof = read_numerics(whole, report)
+    lists = read_lists(whole, report)
     columns = Columns(whole)
     _read_signals(columns, report)
     components = _read_components(columns, report)
@@ -62,6 +64,7 @@ def read_declarations(source: Source, report: Report, constants: Mapping[str, st
         title=_text(whole, "name"),
         about=_text(whole, "about"),
         origin=_text(whole, "source"),
+        lists=lists,
         columns=columns.known,
         components=components,
         values=definitions.values,

@@ -114,7 +114,9 @@ def read_shape(source: Source, report: Report) -> Block | None:
             _start(root),
             help="begin it with `rewardspec: 1`",
         )
-    found = _Checker(report).keyed(root, root.span, SPEC)
+    lists = root.get("lists")
+    named = tuple(key.text for key, _ in lists.items) if isinstance(lists, Mapping) else ()
+    found = _Checker(report, named).keyed(root, root.span, SPEC)
     assert found is not None
     found.held.setdefault("rewardspec", Scalar(Span(source, 0, 0), VERSION))
     return found
@@ -124,10 +126,11 @@ def read_shape(source: Source, report: Report) -> Block | None:
 class _Checker:
     """Checks a node against the kind that its key takes. Returns None, with the reason reported, if it is wrong.
 
-    at: the place of a diagnostic about an empty value. key: the key of the value.
+    at: the place of a diagnostic about an empty value. key: the key of the value. lists: the names of the spec's lists.
     """
 
     report: Report
+    lists: tuple[str, ...] = ()
 
     def check(self, node: Node, at: Span, key: str, kind: Kind) -> Checked | None:
         match kind:
@@ -175,14 +178,15 @@ class _Checker:
 
     def choice(self, node: Node, at: Span, key: str, kind: Choice) -> Scalar | None:
         scalar = self.one(node, at)
-        if scalar is None or scalar.text in kind.words:
+        words = (*kind.words, *self.lists) if kind.or_list else kind.words
+        if scalar is None or scalar.text in words:
             return scalar
         text = shorten(scalar.text)
         self.report.error(
             "unknown-word",
-            f"`{text}` is not one of {', '.join(f'`{word}`' for word in kind.words)}",
+            f"`{text}` is not one of {', '.join(f'`{shorten(word)}`' for word in words)}",
             node.span,
-            help=_word_here(text, key, kind.words),
+            help=_word_here(text, key, words),
         )
         return None
 

@@ -6,13 +6,14 @@ from rewardspec.ir.graph import Node
 from rewardspec.language.declarations import AXES, Definition
 from rewardspec.lower.context import Context
 from rewardspec.lower.convert import as_number, each, numbers
+from rewardspec.lower.lists import position_of, scan
 from rewardspec.lower.names import inlined, signal
 from rewardspec.lower.operators import elementwise
 from rewardspec.lower.reductions import check_axis, reduction
 from rewardspec.lower.unknown import function_named, names_in, unknown_function
 from rewardspec.lower.values import Bound, Bundle, Scope, Skip, Value, fold
 from rewardspec.ops.functions import FUNCTIONS, Function
-from rewardspec.ops.operators import ELEMENTWISE
+from rewardspec.ops.operators import ELEMENTWISE, SCANS
 from rewardspec.syntax.foreign import ARGUMENTS, help_for
 from rewardspec.syntax.tree import Call, Expr, Name
 from rewardspec.text.diagnostics import did_you_mean, shorten
@@ -135,6 +136,10 @@ def builtin(ctx: Context, expr: Call, scope: Scope) -> Value:
     name, arguments = expr.function.text, expr.arguments
     if name == "raw":
         return raw(ctx, expr, scope)
+    if name == "position":
+        return position_of(ctx, expr)
+    if name in SCANS:
+        return scan(ctx, expr, scope)
     graph = ctx.graph
     if name in ("min", "max") and len(arguments) > 1:
         if expr.keywords:

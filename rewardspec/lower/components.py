@@ -98,10 +98,10 @@ def weight_value(ctx: Context, name: str) -> Node:
 
     def make() -> Node:
         node = number(ctx, expr, ctx.user)
-        if node.level is Level.ROLLOUT:
+        if node.level >= Level.ROLLOUT:
             ctx.fail(
                 "wrong-level",
-                f"the weight of `{name}` differs from rollout to rollout",
+                f"the weight of `{name}` differs from {node.level} to {node.level}",
                 expr.span,
                 help="a weight is one number per batch or group; shape the component with `expr:` or `when:`",
             )

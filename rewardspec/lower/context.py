@@ -9,6 +9,7 @@ from rewardspec.ir.graph import Graph, Node, TooLarge
 from rewardspec.language.declarations import Declarations
 from rewardspec.language.prelude import prelude
 from rewardspec.lower.values import Scope, Skip, Value
+from rewardspec.ops.domain import TwoLists
 from rewardspec.syntax.tree import Expr
 from rewardspec.text.diagnostics import Report, Rest
 from rewardspec.text.source import Span
@@ -58,6 +59,14 @@ class Context:
                 raise TooLarge
             self.graph.here = self.site or expr.span
             return self.meanings[type(expr)](self, expr, scope)
+        except TwoLists as found:
+            one, other = found.levels
+            self.fail(
+                "two-lists",
+                f"values of two lists meet here: one for each {one}, and one for each {other}",
+                expr.span,
+                help="reduce one of them to its rollout first: `mean(x, over=rollout)`",
+            )
         finally:
             self._depth -= 1
 

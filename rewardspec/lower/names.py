@@ -9,6 +9,7 @@ from rewardspec.ir.graph import Node
 from rewardspec.language.declarations import AXES, GIVEN, Definition
 from rewardspec.lower.components import shaped_value, weight_value
 from rewardspec.lower.context import Context
+from rewardspec.lower.lists import position
 from rewardspec.lower.outcome import right_rollouts
 from rewardspec.lower.unknown import unknown
 from rewardspec.lower.values import Axis, Bundle, Scope, Skip, Value
@@ -23,7 +24,7 @@ def name_value(ctx: Context, expr: Name, scope: Scope) -> Value:
     name = expr.text
     if name in scope.parameters:
         return scope.parameters[name].value
-    if name in AXES:
+    if name in AXES or (name == "rollout" and not _declares(ctx, name, scope)):
         return Axis(name)
     if not scope.prelude:
         if name in ctx.declared.damaged:
@@ -62,8 +63,18 @@ def name_value(ctx: Context, expr: Name, scope: Scope) -> Value:
         return ctx.copies
     if name in GIVEN:
         return given_value(ctx, name)
+    if name == "position" and ctx.declared.lists:
+        return position(ctx, None, expr.span)
     unknown(ctx, expr, scope)
     raise Skip
+
+
+def _declares(ctx: Context, name: str, scope: Scope) -> bool:
+    """Whether the spec has a value of this name, which hides the axis `rollout`."""
+    declared = ctx.declared
+    return not scope.prelude and any(
+        name in names for names in (declared.values, declared.components, declared.columns, declared.damaged)
+    )
 
 
 def definition_value(ctx: Context, name: str, scope: Scope, expr: Name | None) -> Value:

@@ -9,7 +9,7 @@ from rewardspec.lower.context import Context
 from rewardspec.lower.convert import as_number, as_truth, comparison_of, each, numbers, simple
 from rewardspec.lower.unknown import knows
 from rewardspec.lower.values import Scope, Truth, Value
-from rewardspec.ops.domain import interval
+from rewardspec.ops.domain import finest, interval
 from rewardspec.ops.operators import ELEMENTWISE
 from rewardspec.syntax.foreign import NAMES
 from rewardspec.syntax.tree import Call, Expr, If, Name, Number, Operation
@@ -56,7 +56,7 @@ def elementwise(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Operatio
     never = name == "/" and nodes[1].constant == 0
     if never or (op.undefined and all(n.constant is not None for n in nodes) and op.undefined.possible(*domains)):
         if ctx.site is not None:  # the prelude guards it with a condition
-            return ctx.graph.spread(ctx.graph.missing(), max(n.level for n in nodes))
+            return ctx.graph.spread(ctx.graph.missing(), finest(n.level for n in nodes))
         return undefined(ctx, name, nodes, expr)
     result = ctx.graph.apply(name, *nodes)
     if result.constant is not None and abs(result.constant) > LARGEST:
@@ -75,7 +75,7 @@ def undefined(ctx: Context, name: str, nodes: tuple[Node, ...], expr: Operation 
         written = written[1:]
     if all(_of_numbers(operand) for operand in written):
         ctx.fail("undefined", message, expr.span)
-    level = max(n.level for n in nodes)
+    level = finest(n.level for n in nodes)
     node = ctx.graph.node("undefined", (), (len(ctx.never),), level, interval(-inf, inf, missing=True))
     ctx.never.append((node, message, expr.span))
     return node

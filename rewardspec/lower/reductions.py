@@ -8,8 +8,9 @@ from rewardspec.ir.graph import Node
 from rewardspec.language.declarations import AXES
 from rewardspec.lower.context import Context
 from rewardspec.lower.convert import as_number, as_truth, each, number
+from rewardspec.lower.lists import refuse_unlike_levels
 from rewardspec.lower.values import Axis, Bundle, Scope, Value, fold
-from rewardspec.ops.domain import Level
+from rewardspec.ops.domain import Level, finest
 from rewardspec.ops.operators import REDUCTIONS, SPREADS
 from rewardspec.syntax.tree import Call, Expr, Name
 from rewardspec.text.diagnostics import did_you_mean, shorten
@@ -37,7 +38,7 @@ def reduction(ctx: Context, expr: Call, scope: Scope) -> Value:
         if by is not None and not (isinstance(by, Node) and by.constant is not None):
             ctx.fail("by-components", "`by` cannot subdivide components", keywords["by"].span)
         return over_components(ctx, expr, name, x, where, parameter)
-    level = Level.GROUP if axis == "group" else Level.BATCH
+    level = Level(axis)
     if by is not None:
         by = (
             as_number(ctx, by, keywords["by"].span)
@@ -81,12 +82,13 @@ def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Sco
 
 def check_axis(ctx: Context, chosen: Expr, scope: Scope) -> None:
     """Report a name after `over=` that is not an axis."""
-    if isinstance(chosen, Name) and chosen.text not in (*AXES, *scope.parameters):
+    axes = ("rollout", *AXES) if ctx.declared.lists else AXES
+    if isinstance(chosen, Name) and chosen.text not in ("rollout", *AXES, *scope.parameters):
         ctx.fail(
             "not-an-axis",
             f"`{shorten(chosen.text)}` is not an axis",
             chosen.span,
-            help=did_you_mean(chosen.text, AXES, "write `group`, `batch` or `components`"),
+            help=did_you_mean(chosen.text, axes, f"write {', '.join(f'`{a}`' for a in axes[:-1])} or `{axes[-1]}`"),
         )
 
 
@@ -112,9 +114,9 @@ def reduced(
         x = as_number(ctx, value, expr.arguments[0].span)
         if x.domain.symbols and name != "count":
             ctx.fail("not-a-number", f"the values of `{text}` are names, not numbers", expr.arguments[0].span)
-    needed = Level.ROLLOUT if over is Level.GROUP else Level.GROUP
-    if x.level < needed:
+    if x.level <= over:
         have = "one value for the batch" if x.level is Level.BATCH else "one value for each group"
+        have = "one value for each rollout" if x.level is Level.ROLLOUT else have
         spelling = f"write `{text}` without `{name}`"
         if x.level is Level.GROUP:
             spelling = f"did you mean `{name}({text}, over=batch)`?"
@@ -126,7 +128,7 @@ def reduced(
         )
     if REDUCTIONS[name].keeps_level and over is Level.BATCH and x.level is Level.GROUP:
         x = graph.spread(x)
-    if mask.level > x.level:
+    if finest((mask.level, x.level)) is not x.level:
         ctx.fail(
             "wrong-level",
             f"`where` has more values than `{text}`, which is one for {_part(x.level)}",
@@ -135,7 +137,7 @@ def reduced(
         )
     if over is Level.BATCH and ctx.keep is not None:
         mask = graph.both(mask, ctx.keep)
-    if by is not None and by.level > x.level:
+    if by is not None and finest((by.level, x.level)) is not x.level:
         ctx.fail("wrong-level", f"`by` has more values than `{text}`, which is one for {_part(x.level)}", expr.span)
     if name == "kth" and parameter == 1:
         return graph.reduce("max", x, mask, by, over)
@@ -172,6 +174,8 @@ def over_components(
         )
     nodes = [as_number(ctx, v, span) for v in value.values]
     nodes = [graph.if_(m, x, graph.missing()) for m, x in zip(masks, nodes, strict=True)]
+    if name in ("sum", "mean"):
+        refuse_unlike_levels(ctx, nodes, expr.span)
     zero = graph.const(0)
     count = fold(lambda a, b: graph.apply("+", a, b), [graph.present(x) for x in nodes])
     summed = graph.sum_components(nodes)

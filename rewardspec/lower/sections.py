@@ -5,7 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import inf
 
-from rewardspec.ir.graph import Node, TooLarge, walk
+from rewardspec.ir.graph import Graph, Node, TooLarge, walk
+from rewardspec.ir.node import is_across_rollouts
 from rewardspec.language.declarations import State, Use
 from rewardspec.lower.components import shaped_value
 from rewardspec.lower.context import Context
@@ -15,7 +16,6 @@ from rewardspec.lower.program import StateValue
 from rewardspec.lower.unknown import names_in
 from rewardspec.lower.values import Bundle, Skip, Truth
 from rewardspec.ops.domain import Level, interval
-from rewardspec.ops.operators import ACROSS_ROLLOUTS
 from rewardspec.syntax.tree import Expr, Name
 from rewardspec.text.diagnostics import Label, Report
 
@@ -23,7 +23,7 @@ from rewardspec.text.diagnostics import Label, Report
 def kept_groups(ctx: Context, expr: Expr) -> Node:
     """[P] whether `keep` keeps each group."""
     node = as_condition(ctx, expr, ctx.user)
-    if node.level is Level.ROLLOUT:
+    if node.level >= Level.ROLLOUT:
         ctx.fail(
             "wrong-level",
             "`keep` needs one value per group, and this differs within a group",
@@ -39,7 +39,7 @@ def drawn_groups(ctx: Context, expr: Expr, keep: Node) -> Node:
     """[P] how often each group is in the batch: 0 for those that `keep` drops."""
     graph = ctx.graph
     score = number(ctx, expr, ctx.user)
-    if score.level is Level.ROLLOUT:
+    if score.level >= Level.ROLLOUT:
         ctx.fail(
             "wrong-level",
             "`refill` needs one score per group, and this differs within a group",
@@ -66,7 +66,7 @@ def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
     value = ctx.value(expr, ctx.user)
     refuse_bundle(ctx, value, expr, "the advantage needs one value per rollout, not one for each component", "sum")
     node = as_number(ctx, value, expr.span)
-    if node.level is not Level.ROLLOUT:
+    if node.level < Level.ROLLOUT:
         ctx.fail(
             "wrong-level",
             f"the advantage needs one value per rollout, not one per {node.level}",
@@ -75,7 +75,8 @@ def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
         )
     graph = ctx.graph
     graph.here = expr.span
-    measured = graph.any_of([graph.present(shaped_value(ctx, name)) for name in ctx.declared.components])
+    shaped = [shaped_value(ctx, name) for name in ctx.declared.components]
+    measured = graph.any_of([_measured(graph, value, node.level) for value in shaped])
     node = graph.if_(measured, node, graph.const(0))
     if ctx.keep is not None:
         node = graph.if_(ctx.keep, node, graph.const(0))
@@ -105,6 +106,14 @@ def carried_state(ctx: Context, state: State) -> StateValue:
         )
     key = None if state.by is None else signal(ctx, state.by)
     return StateValue(state, ctx.graph.spread(node, level), key)
+
+
+def _measured(graph: Graph, value: Node, level: Level) -> Node:
+    """Whether a component has a value here; one of a list that the advantage does not have, anywhere in it."""
+    found = graph.present(value)
+    if found.level.listed and found.level is not level:
+        found = graph.reduce("any", found, graph.const(1), None, Level.ROLLOUT)
+    return found
 
 
 def promise(ctx: Context, expr: Expr) -> Node:
@@ -152,7 +161,7 @@ def only_when_condition(ctx: Context, use: Use, only_when: Expr) -> Node:
 def condition_of_one(ctx: Context, expr: Expr, reader: str) -> Node:
     """A condition on the values of one rollout. reader: the subject of the message."""
     node = as_condition(ctx, expr, ctx.user)
-    if any(n.op in ACROSS_ROLLOUTS or n.op == "given" for n in walk([node])):
+    if any(is_across_rollouts(n) or n.op == "given" for n in walk([node])):
         ctx.fail(
             "wrong-level",
             f"{reader} can read only one rollout, not its group, batch or step",
@@ -167,6 +176,13 @@ def condition_of_one(ctx: Context, expr: Expr, reader: str) -> Node:
                 expr.span,
                 help="compare the rollout's components: `correct >= 1`",
             )
+    if node.level.listed:
+        ctx.fail(
+            "wrong-level",
+            f"{reader} needs one value per rollout, not one per {node.level}",
+            expr.span,
+            help="reduce it: `any(..., over=rollout)`, `all(..., over=rollout)`",
+        )
     return ctx.graph.spread(node)
 
 

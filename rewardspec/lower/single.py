@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import isfinite
 
-from rewardspec.ir.node import Node, walk
+from rewardspec.ir.node import Node, is_across_rollouts, walk
 from rewardspec.lower.program import Program
-from rewardspec.ops.operators import ACROSS_ROLLOUTS
 
 
 def total_of_one(program: Program, ended: Program, columns: Collection[str], own_total: bool) -> Node | None:
@@ -34,7 +33,7 @@ def total_of_one(program: Program, ended: Program, columns: Collection[str], own
 def told_by(columns: Collection[str], *values: Node) -> bool:
     """Whether values of one rollout depend on these columns only."""
     nodes = walk(values)
-    if any(node.op in ACROSS_ROLLOUTS or node.attributes[:1] == ("batch_size",) for node in nodes):
+    if any(is_across_rollouts(node) or node.attributes[:1] == ("batch_size",) for node in nodes):
         return False
     if any(node.op == "column" and node.attributes[0] not in columns for node in nodes):
         return False

@@ -30,7 +30,8 @@ def known_names(ctx: Context, scope: Scope) -> list[str]:
         ]
     )
     extra = ["advantage"] if ctx.advantage is not None else []
-    return [*scope.parameters, *own, *ctx.prelude.values, *GIVEN, *extra]
+    of_lists = ["position", "rollout"] if ctx.declared.lists else []
+    return [*scope.parameters, *own, *ctx.prelude.values, *GIVEN, *of_lists, *extra]
 
 
 def is_symbol(ctx: Context, text: str) -> bool:
@@ -89,7 +90,10 @@ def names_in(ctx: Context, expr: Expr, parameters: frozenset[str], scope: Scope)
         case Call():
             if function_named(ctx, expr.function.text, scope) is None and expr.function.text not in FUNCTIONS:
                 unknown_function(ctx, expr.function, scope)
+            lists = ctx.declared.lists if expr.function.text == "position" else {}
             for argument in (*expr.arguments, *(value for _, value in expr.keywords)):
+                if isinstance(argument, Name) and argument.text in lists:
+                    continue
                 names_in(ctx, argument, parameters, scope)
         case Operation(operands=operands):
             for operand in operands:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from fractions import Fraction
 from math import inf, isinf, nextafter
+from typing import ClassVar
 
 from rewardspec.text.numbers import LARGEST, format_number
 
@@ -16,15 +16,75 @@ MOST_VALUES = 256  # a larger finite set is kept as an interval
 Bound = Fraction | float  # a float only for an infinite bound
 
 
-class Level(IntEnum):
-    """There is one value for the batch, each group or each rollout. Finer levels are greater."""
+class Level:
+    """What has one value: the batch, each group, each rollout, or each item of a list (`Level("turn")`).
 
-    BATCH = 0
-    GROUP = 1
-    ROLLOUT = 2
+    Finer levels are greater. Two lists are equally fine and cannot be compared. There is one object for each name.
+    """
+
+    BATCH: ClassVar[Level]
+    GROUP: ClassVar[Level]
+    ROLLOUT: ClassVar[Level]
+
+    _known: ClassVar[dict[str, Level]] = {}
+    __slots__ = ("name", "rank")
+    name: str
+    rank: int
+
+    def __new__(cls, name: str) -> Level:
+        found = cls._known.get(name)
+        if found is None:
+            found = cls._known[name] = super().__new__(cls)
+            found.name, found.rank = name, min(len(cls._known) - 1, 3)
+        return found
+
+    @property
+    def listed(self) -> bool:
+        """Whether it is the level of a list's items."""
+        return self.rank == 3
+
+    def __lt__(self, other: Level) -> bool:
+        return self.rank < other.rank
+
+    def __le__(self, other: Level) -> bool:
+        return self is other or self.rank < other.rank
+
+    def __gt__(self, other: Level) -> bool:
+        return self.rank > other.rank
+
+    def __ge__(self, other: Level) -> bool:
+        return self is other or self.rank > other.rank
+
+    def __reduce__(self) -> tuple[type[Level], tuple[str]]:
+        return Level, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"Level({self.name!r})"
 
     def __str__(self) -> str:
-        return self.name.lower()
+        return self.name
+
+
+Level.BATCH, Level.GROUP, Level.ROLLOUT = Level("batch"), Level("group"), Level("rollout")
+
+
+class TwoLists(Exception):
+    """Values of two lists meet in one operator. levels: of the two."""
+
+    def __init__(self, *levels: Level):
+        super().__init__(*levels)
+        self.levels = levels
+
+
+def finest(levels: Iterable[Level]) -> Level:
+    """The finest of some levels. Raises TwoLists where two lists are among them."""
+    found = Level.BATCH
+    for level in levels:
+        if level.listed and found.listed and level is not found:
+            raise TwoLists(found, level)
+        if level > found:
+            found = level
+    return found
 
 
 @dataclass(frozen=True)

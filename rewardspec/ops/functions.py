@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
-from rewardspec.ops import exact, forms, ranges, reductions, structure  # noqa: F401  (reductions, structure declare)
+from rewardspec.ops import exact, forms, lists, ranges, reductions, structure  # noqa: F401  (some only declare)
 from rewardspec.ops import real as reals
 from rewardspec.ops.domain import Domain, interval
 from rewardspec.ops.exact import Inexact

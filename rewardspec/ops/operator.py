@@ -2,7 +2,7 @@
 
 `declare(Elementwise(name="softplus", ...))` is all that a new operator needs: the language calls it by its
 `function`, exact arithmetic uses `exact`, and emitted modules use `torch`. The operators are declared in
-`elementwise.py`, `functions.py`, `reductions.py` and `structure.py`; `operators.py` has all of them.
+`elementwise.py`, `functions.py`, `reductions.py`, `lists.py` and `structure.py`; `operators.py` has all of them.
 """
 
 from __future__ import annotations
@@ -185,9 +185,27 @@ class Reduction(Operator):
         return f"group_{self.name}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scan(Operator):
+    """From the items of a rollout's list to a value for each of them: `before`, `so_far`.
+
+    exact(values, parameter): the values of all items, in order; None is missing. domain(x): of the result.
+    The kernel is `list_NAME` of `emit/runtime/lists.py`.
+    """
+
+    exact: Callable[..., Any]
+    domain: Callable[[Domain], Domain]
+    parameter: str = ""
+
+    @property
+    def kernel(self) -> str:
+        return f"list_{self.name}"
+
+
 OPERATORS: dict[str, Operator] = {}
 ELEMENTWISE: dict[str, Elementwise] = {}
 REDUCTIONS: dict[str, Reduction] = {}
+SCANS: dict[str, Scan] = {}
 FUNCTIONS: dict[str, Function] = {}  # all functions of the language that are not definitions
 
 
@@ -198,6 +216,8 @@ def declare(operator: Operator) -> None:
         ELEMENTWISE[operator.name] = operator
     if isinstance(operator, Reduction):
         REDUCTIONS[operator.name] = operator
+    if isinstance(operator, Scan):
+        SCANS[operator.name] = operator
     if operator.function is not None:
         FUNCTIONS[operator.name] = operator.function
 
@@ -207,4 +227,5 @@ def withdraw(name: str) -> None:
     OPERATORS.pop(name)
     ELEMENTWISE.pop(name, None)
     REDUCTIONS.pop(name, None)
+    SCANS.pop(name, None)
     FUNCTIONS.pop(name, None)

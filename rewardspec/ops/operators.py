@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rewardspec.ops.elementwise import ELEMENTWISE
 from rewardspec.ops.functions import FUNCTIONS
-from rewardspec.ops.operator import OPERATORS
+from rewardspec.ops.operator import OPERATORS, SCANS
 from rewardspec.ops.reductions import REDUCTIONS
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "LOGIC",
     "OPERATORS",
     "REDUCTIONS",
+    "SCANS",
     "SPREADS",
 ]
 
