@@ -37,7 +37,8 @@ class Result(ABC):
     out.advantages  # tensor([0.7071, -0.7071, 0.0000, 0.0000])
 
     Rows are in the caller's order, groups in order of first appearance.
-    advantages: [N], float32 or float64, on the device of the columns.
+    advantages: [N], float32 or float64, on the device of the columns. Of a list level [M]: a value for each item,
+        rollouts in the caller's order; `lengths` says how many each has.
     state: the spec's state after the batch, plain JSON, to be passed to the next call; None if the spec has no
         `state:`.
     """
@@ -83,6 +84,16 @@ class Result(ABC):
         The copies of a group share its advantage. M is N if all groups have one size.
         """
 
+    @property
+    def lengths(self) -> dict[str, Tensor]:
+        """List of the spec to [N], how many items each rollout has. Empty for a spec without lists."""
+        return {}
+
+    def nested(self) -> list[Any]:
+        """The advantages as Python numbers: of a list level a list for each rollout, else a number."""
+        found: list[Any] = self.advantages.tolist()
+        return found
+
     @abstractmethod
     def metrics(self) -> dict[str, float]:
         """Floats to log: `rollouts_without_signal`, `reward/NAME`, `share/NAME` ... One transfer from the device."""
@@ -91,8 +102,9 @@ class Result(ABC):
         found = self.metrics()
         if not found:
             return "<Result of no rollouts>"
+        rollouts = len(next(iter(self.lengths.values()), self.advantages))
         return (
-            f"<Result of {len(self.advantages)} rollouts in {len(self.kept)} groups: "
+            f"<Result of {rollouts} rollouts in {len(self.kept)} groups: "
             f"{found['groups_without_signal']:.0%} of the groups without signal>"
         )
 
@@ -101,11 +113,13 @@ class Result(ABC):
         columns: dict[str, Tensor] = {"advantage": self.advantages}
         columns |= {f"reward {name}": values for name, values in self.rewards.items()}
         columns |= {f"share {name}": values for name, values in (self.shares or {}).items()}
+        columns = {name: values for name, values in columns.items() if len(values) == n}  # some can be of list level
         listed = [values[:FIRST].tolist() for values in columns.values()]
         rows = [[i, *(f"{values[i]:.4g}" for values in listed)] for i in range(min(n, FIRST))]
         rows += [["...", *("" for _ in columns)]] if n > FIRST else []
         note = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics().items())
-        return html_table(f"{n} rollouts in {len(self.kept)} groups", ["rollout", *columns], rows, note)
+        what = next((name for name, lengths in self.lengths.items() if int(lengths.sum()) == n), "rollout")
+        return html_table(f"{n} {what}s in {len(self.kept)} groups", [what, *columns], rows, note)
 
 
 class AdvantageFunction:
@@ -145,6 +159,7 @@ class AdvantageFunction:
         step: int | None = None,
         total_steps: int | None = None,
         seed: int = 0,
+        lengths: Mapping[str, Sequence[int] | Tensor] | None = None,
         state: State | None = None,
     ) -> Result:
         """The advantages of a batch of N rollouts.
@@ -153,8 +168,9 @@ class AdvantageFunction:
 
         columns: for each of `spec.columns` N numbers, or symbols; None and NaN are missing. groups: the size of every
         group, for rollouts ordered by group, or N ids. step, total_steps: the moment of training, for specs with
-        schedules. seed: for specs with `refill`. state: for specs with `state:`, at first `initial_state()`, then the
-        `state` of the result before; it is not changed. Raises RolloutError, which names column, rollout and group.
+        schedules. seed: for specs with `refill`. lengths: N lengths for each list whose columns are flat; without it
+        they hold a list for each rollout. state: for specs with `state:`, at first `initial_state()`, then the `state`
+        of the result before; it is not changed. Raises RolloutError, which names column, rollout and group.
         """
         if state is not None and self.first_state is None:
             raise self.RolloutError("the spec has no state: call it without `state=`")
@@ -162,7 +178,10 @@ class AdvantageFunction:
         if self.apart is None and "torch._dynamo" in sys.modules:
             self.apart = sys.modules["torch"].compiler.disable(self.module_function)
         function = self.apart or self.module_function
-        return function(columns, groups, step=step, total_steps=total_steps, seed=seed, **carried)
+        if lengths is not None and not self.spec.lists:
+            raise self.RolloutError("lengths: the spec has no lists")
+        more: dict[str, object] = carried | ({} if lengths is None else {"lengths": lengths})
+        return function(columns, groups, step=step, total_steps=total_steps, seed=seed, **more)
 
     def initial_state(self) -> State | None:
         """The state before the first batch; None if the spec has no `state:`.
@@ -208,8 +227,9 @@ def load_module(source: str, filename: str) -> ModuleType:
     for name in _SENT:
         if name in module.__dict__:
             module.__dict__[name].__reduce__ = _as_supported
-    if "Result" in module.__dict__:
-        module.__dict__["Result"] = _public(module.__dict__["Result"])
+    for name in ("ListResult", "Result"):  # `ListResult` is a subclass of the module's own `Result`
+        if name in module.__dict__:
+            module.__dict__[name] = _public(module.__dict__[name])
     return module
 
 
@@ -217,20 +237,24 @@ _SENT = {
     "Result": "result",
     "Batch": "batch",
     "Layout": "layout",
+    "ListResult": "lists",
+    "ListBatch": "lists",
+    "Items": "lists",
+    "Segments": "lists",
 }  # classes of a module, and their modules in the package
 
 
 def _public(own: type) -> type:
     """A module's `Result` class made a subclass of our `Result`, with its repr."""
     return ABCMeta(
-        "Result", (own, Result), {"__module__": __name__, "__doc__": Result.__doc__, "__reduce__": _as_supported}
+        own.__name__, (own, Result), {"__module__": __name__, "__doc__": Result.__doc__, "__reduce__": _as_supported}
     )
 
 
 @cache
-def _received() -> type:
+def _received(name: str) -> type:
     """The class of results that come from other processes."""
-    return _public(importlib.import_module("rewardspec.emit.runtime.result").Result)
+    return _public(getattr(importlib.import_module(f"rewardspec.emit.runtime.{_SENT[name]}"), name))
 
 
 def _as_supported(self: object) -> tuple[Callable[..., object], tuple[str, object]]:
@@ -238,8 +262,8 @@ def _as_supported(self: object) -> tuple[Callable[..., object], tuple[str, objec
 
 
 def _supported(name: str, state: dict[str, object]) -> object:
-    if name == "Result":
-        kind = _received()
+    if name in ("Result", "ListResult"):
+        kind = _received(name)
     else:
         kind = getattr(importlib.import_module(f"rewardspec.emit.runtime.{_SENT[name]}"), name)
     made: object = object.__new__(kind)

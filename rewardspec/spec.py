@@ -132,6 +132,12 @@ class Spec:
         used = {node.attributes[0] for node in walk(self.program.roots) if node.op == "column"}
         return tuple(name for name in self.program.columns if name in used)
 
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The lists of `lists:` that the compiled function reads."""
+        used = {node.level.name for node in walk(self.program.roots) if node.level.listed}
+        return tuple(name for name in self.declarations.lists if name in used)
+
     @cached_property
     def needs(self) -> frozenset[Need]:
         """What the compiled function asks of a trainer, beside columns of its own.
@@ -140,9 +146,10 @@ class Spec:
 
         `group`: the rollouts of a group together. `batch`: all rollouts of the batch together. `step`, `total_steps`:
         the arguments of a call; `refill` needs `step`. `progress`: the spec reads it, and the set has `step` and
-        `total_steps` too. `tokens`: the column `tokens`, unless a reward function of the spec fills it. `state`: values
-        that the trainer hands from batch to batch; such a spec needs the whole `batch`, too. Without `batch` a spec can
-        be computed one group at a time. What simplification removes from a spec asks for nothing.
+        `total_steps` too. `lists`: columns that hold a list for each rollout. `tokens`: the column `tokens`, unless a
+        reward function of the spec fills it. `state`: values that the trainer hands from batch to batch; such a spec
+        needs the whole `batch`, too. Without `batch` a spec can be computed one group at a time. What simplification
+        removes from a spec asks for nothing.
         """
         program = self.program
         found = needs_below([*program.roots, *([] if program.total is None else [program.total])])

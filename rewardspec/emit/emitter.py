@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from rewardspec.emit.lines import Lines, wrapped
 from rewardspec.emit.runtime_source import support_source
 from rewardspec.ir.checks import find_checks
-from rewardspec.ir.node import Node
+from rewardspec.ir.node import Node, walk
 from rewardspec.ir.shares import find_shares
 from rewardspec.language.declarations import Column
 from rewardspec.lower.program import Program, StateValue
@@ -23,15 +23,19 @@ STATE_NAMES = frozenset({"state", "before", "result", "initial_state", "STATE"})
 LARGEST = 3.4e38  # about the largest float32
 
 HEAD = """\
-def advantages(columns, groups, *, step=None, total_steps=None, seed=0{state}):
+def advantages(columns, groups, *, step=None, total_steps=None, seed=0{parameters}):
     \"\"\"The advantages of a batch of rollouts, as a `Result`.
 
     columns: names to tensors, arrays or lists of N values; None and NaN are missing.
-    groups: one group size, or N hashable ids.
+    groups: one group size, or N hashable ids.{more}
     step, total_steps: the training step and their number. seed: of random draws (`refill`).
 {about}    Raises RolloutError, naming column, rollout and group, where the advantage is undefined.
     \"\"\"
-    batch = Batch(columns, groups, COLUMNS, step, total_steps, seed)"""
+    batch = {batch}"""
+BATCH = "Batch(columns, groups, COLUMNS, step, total_steps, seed)"
+LIST_BATCH = "ListBatch(columns, groups, COLUMNS, LISTS, lengths, step, total_steps, seed)"
+OF_LISTS = """
+    lengths: for columns of a list that are flat, {'LIST': N lengths}; others hold a list for each rollout."""
 
 STATE_HEAD = """\
 def initial_state():
@@ -75,15 +79,22 @@ def _body(program: Program) -> str:
         [program.advantage, *(n for c in program.components for n in (c.shaped, c.weight)), *after.values()],
     )
     computed = [*program.results, *after.values()]
+    outputs = [*computed, *([] if program.total is None else [program.total])]
+    listed = sorted({n.level for n in walk(outputs) if n.level.listed}, key=str)
+    lines.name_lists(listed)
     lines.start([(n, n is program.keep) for n in computed] + [(check.bad, True) for check in checks])
     for component in program.components:
         lines.number(component.shaped)
     for check in checks:
-        lines.add(f"batch.refuse({lines.condition(check.bad)}, {check.what!r})")
+        lines.add(f"{lines.sources.frame(check.bad.level)}.refuse({lines.condition(check.bad)}, {check.what!r})")
     advantage = lines.number(program.advantage)
     rewards = _mapping({c.name: lines.number(c.shaped) for c in program.components})
     weights = _mapping({c.name: lines.number(c.weight) for c in program.components})
     arguments = [advantage, rewards, weights]
+    if listed:
+        levels = {"advantage": program.advantage, **({} if program.total is None else {"total": program.total})}
+        levels |= {f"reward/{c.name}": c.shaped for c in program.components}
+        arguments.append(_mapping({k: lines.sources.lists[n.level] for k, n in levels.items() if n.level.listed}))
     if program.keep is not None:
         arguments.append(f"kept={lines.condition(program.keep)}")
     if program.copies is not None:
@@ -105,20 +116,26 @@ def _body(program: Program) -> str:
     read |= {state.declared.by for state in states}
     columns = [_column(column) for name, column in program.columns.items() if name in read]
     head = ["# The columns that are read, with their domains.", "COLUMNS = ["]
-    head += [*(f"    {line}," for line in columns), "]", ""]
+    head += [*(f"    {line}," for line in columns), "]"]
+    head += [f"LISTS = {tuple(level.name for level in listed)!r}"] if listed else []
+    head += [""]
+    parts = {"parameters": ", lengths=None" * bool(listed), "more": OF_LISTS * bool(listed), "about": ""}
+    parts["batch"] = LIST_BATCH if listed else BATCH
     if states:
         head += ["# The state, with its first values and ranges.", "STATE = ["]
         head += [*(f"    {_state(state)}," for state in states), "]", "", "", STATE_HEAD.rstrip()]
-        head += ["", "", HEAD.format(state=", state=None", about=ABOUT_STATE)]
+        parts |= {"parameters": parts["parameters"] + ", state=None", "about": ABOUT_STATE}
+        head += ["", "", HEAD.format(**parts)]
         at = head[-1].rindex("    batch = ")
         head[-1] = head[-1][:at] + "    before = State(state, STATE)\n" + head[-1][at:]
         head += ["    before.read(batch, columns)"]
     else:
-        head += ["", HEAD.format(state="", about="")]
+        head += ["", HEAD.format(**parts)]
     largest = max((abs(node.attributes[0]) for node, _ in lines.emitted if node.op == "const"), default=0)
     if largest > LARGEST:
         head.append(f"    batch.hold({float(largest)!r})")
-    tail = wrapped(f"    {'result =' if states else 'return'} Result(batch, {', '.join(arguments)})")
+    kind = "ListResult" if listed else "Result"
+    tail = wrapped(f"    {'result =' if states else 'return'} {kind}(batch, {', '.join(arguments)})")
     if states:
         tail += wrapped(f"    return with_state(result, before, {carried})")
     return "\n".join([*head, *main, *later, *([""] if later else []), *tail]) + "\n"

@@ -14,7 +14,18 @@ from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
 
-_OWN_NAMES = {"batch", "columns", "groups", "step", "total_steps", "seed", "shares", "rewarded", "advantages"}
+_OWN_NAMES = {
+    "batch",
+    "columns",
+    "groups",
+    "step",
+    "total_steps",
+    "seed",
+    "lengths",
+    "shares",
+    "rewarded",
+    "advantages",
+}
 _OWN_NAMES |= {"torch", "math", "EPS", "COLUMNS"}
 
 WIDEST = 100  # of a line with inlined values, about
@@ -32,6 +43,16 @@ class Lines:
         self.indent = "    "
         self.emitted: dict[Key, tuple[str, int]] = {}  # source and its precedence
         self.taken = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *support_names(), *_OWN_NAMES, *names}
+
+    def name_lists(self, levels: Sequence[Level]) -> None:
+        """Begin with a variable for each list."""
+        for level in levels:
+            name = level.name if level.name not in self.taken else f"{level.name}_"
+            while name in self.taken:
+                name += "_"
+            self.taken.add(name)
+            self.sources.lists[level] = name
+            self.add(f"{name} = batch.lists[{level.name!r}]")
 
     def add(self, text: str) -> None:
         self.lines += wrapped(f"{self.indent}{text}")

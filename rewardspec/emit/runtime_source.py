@@ -6,7 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result", "state")  # in the order of a module
+# in the order of a module
+FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result", "lists", "state")
 
 
 @cache

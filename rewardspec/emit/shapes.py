@@ -38,7 +38,7 @@ class Shapes:
     def plain_center(self, node: Node) -> bool:
         """`x - mean(x)` over every value of a group or the batch."""
         found = match_center(self.graph, node)
-        return found is not None and found.of_all and found.by is None and found.x.level is Level.ROLLOUT
+        return found is not None and found.of_all and found.by is None and found.x.level >= Level.ROLLOUT
 
     def zscore(self, node: Node) -> ZScore | None:
         if node not in self.zscores:
@@ -62,7 +62,12 @@ class Shapes:
             found = self.zscore(inner)
             if found is None or found.over is not Level.GROUP or found.where or found.by or found.centered:
                 return None
-            if found.x.domain.missing or self.summands(found.x) is not None or self.fused(found.x):
+            if (
+                found.x.level.listed
+                or found.x.domain.missing
+                or self.summands(found.x) is not None
+                or self.fused(found.x)
+            ):
                 return None
             terms.append((found.x, weight))
             kinds.add((found.over, found.ddof, found.eps))
@@ -101,6 +106,11 @@ class Shapes:
                 terms = [[self.graph.if_(c, t, zero) for t in ts] for c, ts in zip(chosen, terms, strict=True)]
             found = [t for t in dict.fromkeys(t for ts in terms for t in ts) if t.op != "missing" and t.constant != 0]
             return found if len(found) <= MOST_SUMMANDS else list(x.args)
+        if x.op in REDUCTIONS and x.op in ("sum", "mean") and x.attributes[0] is Level.ROLLOUT:  # over a list
+            size = self.graph.apply("abs", x.args[0])
+            return [self.graph.reduce(x.op, size, x.args[1], x.args[2] if len(x.args) > 2 else None, Level.ROLLOUT)]
+        if x.op in ("so_far", "returns"):
+            return [self.graph.scan(x.op, self.graph.apply("abs", x.args[0]), x.attributes[0])]
         if x.op in ("*", "/"):
             a, b = x.args
             for value, other, flip in ((a, b, False), (b, a, True)):

@@ -12,8 +12,8 @@ from rewardspec.ir.node import Node
 from rewardspec.ir.patterns import ZScore
 from rewardspec.lower.names import PI
 from rewardspec.ops.domain import Level
-from rewardspec.ops.operator import CALL, Elementwise, Reduction, Structural
-from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
+from rewardspec.ops.operator import CALL, Elementwise, Reduction, Scan, Structural
+from rewardspec.ops.operators import COMPARISONS, REDUCTIONS, SCANS
 
 ATOM = 10  # precedence of a name or a call
 
@@ -26,6 +26,7 @@ class Sources:
 
     def __init__(self, shapes: Shapes, settling: Mapping[Node, Cancelling], source: Callable[[Node, bool, int], str]):
         self.shapes, self.settling, self.source = shapes, settling, source
+        self.lists: dict[Level, str] = {}  # the variables of the lists
         self.python: dict[Node, bool] = {}
         self.covering: dict[tuple[Node, Level], bool] = {}
 
@@ -39,7 +40,7 @@ class Sources:
         if found is None:
             return text, precedence
         terms = [f"[{', '.join(self.level(t, node) for t in ts)}]" for ts in (found.statistics, found.others) if ts]
-        return f"settled(batch, {text}, {', '.join(terms)})", ATOM
+        return f"settled({self.frame(node.level)}, {text}, {', '.join(terms)})", ATOM
 
     def computed(self, node: Node) -> tuple[str, int]:
         fused = self.shapes.fused(node)
@@ -50,7 +51,7 @@ class Sources:
             return self.zscore_call(found), ATOM
         if self.shapes.plain_center(node):
             x = node.args[0]
-            arguments = ["group_center", self.whole(x, Level.ROLLOUT), *self.summands_argument(x)]
+            arguments = ["group_center", self.whole(x, x.level), *self.summands_argument(x)]
             return f"{self.layout(x, node.args[1].attributes[0], None)}.map({', '.join(arguments)})", ATOM
         op = node.operator
         if isinstance(op, Elementwise):
@@ -59,6 +60,10 @@ class Sources:
             return self.reduction(node, op), ATOM
         if isinstance(op, Structural):
             return self.structural(node, op)
+        if isinstance(op, Scan):
+            gamma = [] if node.attributes[0] in (None, 1) else [f"{op.parameter}={float(node.attributes[0])!r}"]
+            arguments = [op.kernel, self.whole(node.args[0], node.level), *gamma]
+            return f"{self.lists[node.level]}.in_rollouts.map({', '.join(arguments)})", ATOM
         match node.op:
             case "const":
                 value = float(node.attributes[0])
@@ -69,6 +74,8 @@ class Sources:
                 return f'batch["{node.attributes[0]}"]', ATOM
             case "given":
                 return self.given(node), ATOM
+            case "position":
+                return f"{self.lists[node.level]}.position", ATOM
         raise AssertionError(f"no source for {node!r}")
 
     def structural(self, node: Node, op: Structural) -> tuple[str, int]:
@@ -76,6 +83,8 @@ class Sources:
         match node.op:
             case "spread":
                 inner = self.source(args[0], node.boolean, 0)
+                if node.level.listed:
+                    return self.on_items(args[0], node.level, inner), ATOM
                 if args[0].level is Level.GROUP:
                     return f"batch.spread({inner})", ATOM
                 return (f"batch.full({inner})" if node.level is Level.ROLLOUT else f"batch.full_groups({inner})"), ATOM
@@ -103,9 +112,22 @@ class Sources:
 
     def level(self, node: Node, user: Node, least: int = 0, tensor: bool = False, as_condition: bool = False) -> str:
         """A node's source at the level of its user: a group's value is spread over its rollouts."""
+        if user.level.listed and Level.BATCH < node.level <= Level.ROLLOUT and not self.is_python(node):
+            return self.on_items(node, user.level, self.source(node, as_condition, 0))
         if node.level is Level.GROUP and user.level is Level.ROLLOUT and node.op != "const":
             return f"batch.spread({self.source(node, as_condition, 0)})"
         return self.tensor(node, least) if tensor else self.source(node, as_condition, least)
+
+    def frame(self, level: Level) -> str:
+        """The variable of what has a value of this level: the batch, or a list."""
+        return self.lists.get(level, "batch")
+
+    def on_items(self, node: Node, level: Level, text: str) -> str:
+        """A coarser node's source at the items of a list."""
+        items = self.lists[level]
+        if node.level is Level.BATCH or self.is_python(node):
+            return f"{items}.full({text})"
+        return f"{items}.spread({f'batch.spread({text})' if node.level is Level.GROUP else text})"
 
     def tensor(self, node: Node, least: int = 0) -> str:
         """A node's source as a tensor; a Python number is converted."""
@@ -172,7 +194,9 @@ class Sources:
     # Reductions ----------------------------------------------------------------------------------
 
     def layout(self, x: Node, over: Level, by: Node | None) -> str:
-        if over is Level.GROUP:
+        if x.level.listed:
+            layout = f"{self.lists[x.level]}.in_{over}" + ("s" if over > Level.BATCH else "")
+        elif over is Level.GROUP:
             layout = "batch.groups"
         else:
             layout = "batch.rollouts" if x.level is Level.ROLLOUT else "batch.among_groups"
@@ -183,6 +207,10 @@ class Sources:
     def whole(self, node: Node, level: Level, as_condition: bool = False) -> str:
         """A node's source as a tensor with a value for every row of a layout."""
         text = self.source(node, as_condition, 0)
+        if level.listed:
+            if node.level is not level:
+                return self.on_items(node, level, text)
+            return text if self.covers(node, level) else f"{self.lists[level]}.full({text})"
         if node.level is Level.GROUP and level is Level.ROLLOUT:
             text = f"batch.spread({text})"
         if not self.covers(node, level):
@@ -194,12 +222,13 @@ class Sources:
         if node.level < level:
             return False
         if (
-            node.op in ("column", "spread", "copies")
+            node.op in ("column", "spread", "copies", "position")
             or node.op in REDUCTIONS
+            or node.op in SCANS
             or self.shapes.zscore(node)
             or self.shapes.fused(node)
         ):
-            return node.op != "spread" or node.args[0].level < Level.GROUP
+            return node.op != "spread" or level.listed or node.args[0].level < Level.GROUP
         if (node, level) not in self.covering:
             found = any(a.level is node.level and self.covers(a, level) for a in node.args)
             self.covering[node, level] = found
@@ -240,7 +269,14 @@ class Sources:
             options.append(f"ddof={int(found.ddof)}")
         sums = self.summands_argument(found.x)
         bounded = any(argument.startswith("bound=") for argument in sums)
-        if found.centered and bounded and found.over is Level.BATCH and not mask and found.by is None:
+        if (
+            found.centered
+            and bounded
+            and not found.x.level.listed
+            and found.over is Level.BATCH
+            and not mask
+            and found.by is None
+        ):
             return f"whitened({', '.join(['batch', x, *options, *sums])})"
         arguments = ["group_zscore", x, *([mask] if mask else []), *options]
         if found.centered:

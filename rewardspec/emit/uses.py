@@ -105,7 +105,7 @@ def takes_condition(node: Node, place: int) -> bool:
 
 def find_cancelling(shapes: Shapes, node: Node) -> Cancelling | None:
     """The terms of a sum of statistics that can cancel; None for any other value."""
-    if not node.operator.sums or node.level is not Level.ROLLOUT or shapes.fused(node) or _is_deviation(node):
+    if not node.operator.sums or node.level < Level.ROLLOUT or shapes.fused(node) or _is_deviation(node):
         return None
     values = node.domain.values
     if values is not None and Fraction(0) not in values:

@@ -18,6 +18,11 @@ from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE
 
 MOST_CUTS = 64  # of an interval
 
+
+class HasLists(ValueError):
+    """Groups of rollouts with lists are not enumerated."""
+
+
 Point = Fraction | None  # a value of a column; None where it is missing
 Odds = dict[Point, float]  # probabilities of a column's values
 PolicyModel = Mapping[str, Mapping[Point, float]]  # by column
@@ -33,6 +38,8 @@ def column_points(
     missing while its gate is closed.
     """
     nodes = walk(roots)
+    if any(node.level.listed for node in nodes):
+        raise HasLists("rollouts with lists are not enumerated yet")
     users, complete = users_of(nodes), True
     fine: dict[Node, Odds] = {}
     coarse: dict[str, Odds] = {}

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args
 
 from rewardspec.ir.node import Node, walk
-from rewardspec.ops.domain import Level
+from rewardspec.ops.domain import Level, finest
 from rewardspec.ops.operators import REDUCTIONS
 
-Need: TypeAlias = Literal["group", "batch", "step", "total_steps", "progress", "tokens", "state"]
+Need: TypeAlias = Literal["group", "batch", "step", "total_steps", "progress", "tokens", "lists", "state"]
 NEEDS: tuple[Need, ...] = get_args(Need)  # in the order in which they are shown
 
 _NOTHING: frozenset[Need] = frozenset()
@@ -27,10 +27,15 @@ _OF_GIVEN: dict[str, frozenset[Need]] = {
 }
 _DRAWN: frozenset[Need] = frozenset({"group", "batch", "step"})  # among the batch's groups, by seed and step
 _TOKENS: frozenset[Need] = frozenset({"tokens"})
+_LISTS: frozenset[Need] = frozenset({"lists"})
 
 
 def needs_of(node: Node) -> frozenset[Need]:
     """What one node asks for, apart from its arguments."""
+    return _own_needs(node) | _LISTS if node.level.listed else _own_needs(node)
+
+
+def _own_needs(node: Node) -> frozenset[Need]:
     if node.op == "given":
         return _OF_GIVEN.get(node.attributes[0], _NOTHING)
     if node.op == "column":
@@ -39,9 +44,11 @@ def needs_of(node: Node) -> frozenset[Need]:
         return _DRAWN
     if node.op not in REDUCTIONS:
         return _NOTHING
+    if node.attributes[0] is Level.ROLLOUT:
+        return _NOTHING
     if node.attributes[0] is Level.GROUP:
         return _GROUP
-    by_group = max(a.level for a in node.args) is Level.GROUP  # then it counts groups, not rollouts
+    by_group = finest(a.level for a in node.args) is Level.GROUP  # then it counts groups, not rollouts
     return _GROUP | _BATCH if by_group else _BATCH
 
 

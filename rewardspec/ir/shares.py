@@ -50,7 +50,8 @@ class _Linear:
     def make(self, node: Node) -> Node:
         graph = self.graph
         if node is self.total:
-            return graph.coalesce(self.term, graph.const(0))
+            share = graph.coalesce(self.term, graph.const(0))
+            return graph.spread(share, node.level) if node.level.listed else share
         if node.constant == 0:
             return node
         match node.op, node.args:
@@ -61,7 +62,7 @@ class _Linear:
             case "neg", (a,):
                 return graph.apply("neg", self.share(a))
             case "*", (a, b):
-                if a in self.depends and a.level is Level.ROLLOUT:
+                if a in self.depends and a.level >= Level.ROLLOUT:
                     return graph.apply("*", self.share(a), b)
                 return graph.apply("*", a, self.share(b))
             case "/", (a, b):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rewardspec.groups.points import HasLists
 from rewardspec.lint.allow import allowances, is_allowed, without_effect
 from rewardspec.lint.facts import ANY_RUN, NOT_EXACT, Facts, Run
 from rewardspec.lint.registry import registered
@@ -32,6 +33,8 @@ def findings(spec: Spec, run: Run = ANY_RUN) -> Findings:
     for one in registered().values():
         try:
             found += one.look(facts)
+        except HasLists as reason:
+            facts.not_checked(one.code, str(reason))
         except (Inexact, SpecError):  # nothing can be decided
             facts.not_checked(one.code, NOT_EXACT)
     useless = list(without_effect(facts, found))

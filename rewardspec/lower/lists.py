@@ -36,9 +36,7 @@ def position_of(ctx: Context, expr: Call) -> Node:
     """`position(turn)`."""
     (argument,) = expr.arguments
     if not isinstance(argument, Name):
-        ctx.fail(
-            "unknown-list", "`position` takes the name of a list", argument.span, help="write `position(turn)`"
-        )
+        ctx.fail("unknown-list", "`position` takes the name of a list", argument.span, help="write `position(turn)`")
     return position(ctx, argument.text, argument.span)
 
 

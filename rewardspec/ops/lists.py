@@ -48,14 +48,14 @@ def _returns(values: Sequence[Any], gamma: Any) -> list[Any]:
 
 
 def _scan(name: str, about: str, example: str, exact: Callable[..., Any], domain: Callable[[Domain], Domain]) -> None:
-    parameters = ("x", "gamma") if name == "returns" else ("x",)
+    parameter = "gamma" if name == "returns" else ""
     declare(
         Scan(
             name=name,
-            function=Function(parameters, 1, about=about, example=example),
+            function=Function(("x", parameter) if parameter else ("x",), 1, about=about, example=example),
             exact=exact,
             domain=domain,
-            parameter=parameters[1] if name == "returns" else "",
+            parameter=parameter,
         )
     )
 

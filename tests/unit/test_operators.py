@@ -26,6 +26,7 @@ from rewardspec.ops.operators import (
     LOGIC,
     OPERATORS,
     REDUCTIONS,
+    SCANS,
     SPREADS,
 )
 from rewardspec.ops.real import Real, real
@@ -120,7 +121,27 @@ match node.op, node.args:
 EXAMPLE = re.compile(r"(\w+)\(\[([^]]*)\](.*)\) = \[([^]]*)\]")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+OF_LISTS = ("position", *SCANS)
+
+
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_every_function_of_a_list_has_an_example_that_holds(name):
+    """`|` stands between rollouts."""
+    called, given, rest, result = EXAMPLE.fullmatch(FUNCTIONS[name].example).groups()
+    assert called == name
+    lists = [[None if v == "missing" else float(v) for v in g.split(", ")] for g in given.split(" | ")]
+    argument = "turn" if name == "position" else "x"
+    spec = rewardspec.loads(
+        "rewardspec: 1\nlists: {turn: {ordered: true}}\n"
+        "signals: {x: {range: [0, 9], level: turn, missing: ignore}}\n"
+        f"components: {{y: '{name}({argument}{rest}) + 0 * coalesce(x, 0)'}}\nadvantage: coalesce(y, 0)\n"
+    )
+    found = rewardspec.compile(spec)({"x": lists}, len(lists)).rewards["y"]
+    wanted = [float("nan") if v == "missing" else float(v) for v in result.split(", ")]
+    np.testing.assert_allclose(found, wanted, atol=5e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OF_LISTS])
 def test_every_function_has_an_example_that_holds(name):
     """In torch and exactly. The numbers are by hand, those of transcendental functions by NumPy."""
     called, given, rest, result = EXAMPLE.fullmatch(FUNCTIONS[name].example).groups()

@@ -61,7 +61,10 @@ class Batch:
         tensors = [x for x in (*(columns[name] for name, _ in needed), groups) if isinstance(x, torch.Tensor)]
         devices = [x.device for x in tensors] or [torch.empty(0).device]  # lists only: the default device
         self.device = next((d for d in devices if d.type not in ("cpu", "meta")), torch.device("cpu"))
-        self._lay_out(groups, {name: given[name] for name, options in needed if options.get("level") != "batch"})
+        self._lay_out(
+            groups,
+            {name: given[name] for name, options in needed if options.get("level", "rollout") in ("rollout", "group")},
+        )
         self._read(given, needed)
         self._raise()
 
@@ -179,8 +182,7 @@ class Batch:
             self.problems.append(f"column `{name}` has {len(x)} values: it should have one for the batch")
             return None
         x = x.to(self.device)
-        if self.order is not None and len(x) == self.n:
-            x = x[self.order]
+        x = self._sorted(x, options.get("level"))
         if x.dtype is not self.dtype:
             lost = None if "symbols" in options else _not_held(x, self.dtype)
             if lost is not None:
@@ -189,6 +191,10 @@ class Batch:
         if options.get("zero") and _holds_zero(**options):
             x = torch.where(torch.isnan(x), 0.0, x)
         return x
+
+    def _sorted(self, x, level):
+        """A column in the order of the batch."""
+        return x if self.order is None or len(x) != self.n else x[self.order]
 
     def _repaired(
         self, name, x, values=None, low=None, high=None, symbols=None, missing=False, clip=False, zero=False, **_
@@ -221,8 +227,9 @@ class Batch:
             return torch.zeros(len(x) if x.dim() else 1, device="cpu")
         for row, value in enumerate(x):
             if value is not None and value not in index and len(self.problems) < 20:
-                where = f"rollout {row} of group {self.label(row)!r:.80}"
-                self.problems.append(f"column `{name}` is {value!r:.80} at {where}: it can be {', '.join(symbols)}")
+                self.problems.append(
+                    f"column `{name}` is {value!r:.80} at {self.place(row)}: it can be {', '.join(symbols)}"
+                )
         return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x], device="cpu")
 
     def _coarse(self, name, x, level):
@@ -325,8 +332,11 @@ class Batch:
 
     def where(self, row):
         """A row in words: its number in the caller's order, and its group."""
-        at = row if self.order is None else int(self.order[row])
-        return f"rollout {at} of group {self.label(at)!r:.80}"
+        return self.place(row if self.order is None else int(self.order[row]))
+
+    def place(self, row):
+        """A row of the caller's in words."""
+        return f"rollout {row} of group {self.label(row)!r:.80}"
 
     def label(self, rollout):
         if self.labels is None:

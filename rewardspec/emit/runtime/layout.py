@@ -40,10 +40,13 @@ class Layout:
             return parts[0].reshape(self.shape)
         return restored(torch.cat([part.reshape(-1) for part in parts]), self.order).reshape(self.shape)
 
+    def masks(self, mask):
+        """The mask of each block; None if every row takes part."""
+        return [None] * len(self.blocks) if mask is None else self.split(mask)
+
     def _apply(self, kernel, x, mask, summands=None, **options):
-        masks = [None] * len(self.blocks) if mask is None else self.split(mask)
         parts = []
-        for i, (part, m) in enumerate(zip(self.split(x), masks, strict=True)):
+        for i, (part, m) in enumerate(zip(self.split(x), self.masks(mask), strict=True)):
             if summands is not None:
                 options["summands"] = lambda i=i: self.split(
                     torch.as_tensor(summands(), device=x.device).expand(x.shape)
@@ -54,6 +57,8 @@ class Layout:
 
     def back(self, values):
         """A value for every group, repeated for each of its rows."""
+        if not values.numel():
+            return values.reshape(self.shape)
         if self.dense:
             return values.reshape(-1, 1).expand(self.blocks[0][1:]).reshape(self.shape)
         counts = torch.cat([torch.full((count,), size, device=values.device) for _, count, size in self.blocks])
@@ -62,10 +67,15 @@ class Layout:
     def by(self, labels):
         """This layout with every group divided by `labels`, one for each row; NaN is a label, too."""
         own = self.back(torch.arange(sum(b[1] for b in self.blocks), device=labels.device)).reshape(-1)
-        codes = torch.unique(labels.reshape(-1).nan_to_num(nan=float("-inf")), return_inverse=True)[1]
-        layout = sorted_layout(own * (codes.max() + 1 if codes.numel() else 1) + codes, self.shape)
-        layout.rounding = self.rounding
-        return layout
+        return divided(own, labels, self.shape, self.rounding)
+
+
+def divided(groups, labels, shape, rounding):
+    """The layout of rows whose groups, [N], are divided by labels, one for each row."""
+    codes = torch.unique(labels.reshape(-1).nan_to_num(nan=float("-inf")), return_inverse=True)[1]
+    layout = sorted_layout(groups * (codes.max() + 1 if codes.numel() else 1) + codes, shape)
+    layout.rounding = rounding
+    return layout
 
 
 def restored(x, order):

@@ -22,14 +22,19 @@ class Result:
     """
 
     def __init__(self, batch, advantage, rewards, weights, kept=None, copies=None, shares=None, total=None):
-        self._batch, self._advantage, self._shares = batch, batch.finish(advantage), shares
+        self._batch, self._shares = batch, shares
+        self._advantage = self._frame("advantage").finish(advantage)
         self._rewards, self._weights = rewards, weights
-        self.advantages = batch.rows(self._advantage)
+        self.advantages = self._frame("advantage").rows(self._advantage)
         self._kept, self._copies = kept, copies
         self._total = total
 
     def __getstate__(self):
         return {**self.__dict__, "_shares": self.shares, "_total": self._summed()}
+
+    def _frame(self, name):
+        """What has a value of `advantage`, `total` or `reward/NAME`: the rollouts of the batch."""
+        return self._batch
 
     @property
     def kept(self):
@@ -48,6 +53,11 @@ class Result:
         gradients add up to that of one copy. With `refill` and groups of equal size M is N. With `refill`, if no
         group is kept, the batch is unchanged.
         """
+        rows, times = self._refilled_rows()
+        return rows, self.advantages[rows] / torch.tensor(times, device=rows.device)
+
+    def _refilled_rows(self):
+        """The row at each place of the refilled batch, and the copies that share its advantage."""
         copies, rows = self.copies, self._batch.rows_by_group()
         if self._copies is not None and not bool(copies.any()):
             copies = torch.ones_like(copies)
@@ -55,14 +65,12 @@ class Result:
         again = iter([p for p, n in enumerate(times) for _ in range(n - 1)])
         places = [p if n else next(again, None) for p, n in enumerate(times)]
         found = [p for p in places if p is not None]
-        if not found:
-            return torch.zeros_like(self.advantages[:0], dtype=torch.long), self.advantages[:0]
-        shared = [self.advantages[rows[p]] / times[p] for p in found]
-        return torch.cat([rows[p] for p in found]), torch.cat(shared)
+        moved = [rows[p] for p in found] or [torch.zeros(0, dtype=torch.long, device=self.advantages.device)]
+        return torch.cat(moved), [times[p] for p in found for _ in range(len(rows[p]))]
 
     @property
     def rewards(self):
-        return {name: self._batch.rows(self._batch.value(x)) for name, x in self._rewards.items()}
+        return {name: self._frame(f"reward/{name}").rows(self._batch.value(x)) for name, x in self._rewards.items()}
 
     @property
     def weights(self):
@@ -72,13 +80,13 @@ class Result:
     @property
     def shares(self):
         if callable(self._shares):
-            self._shares = {name: self._batch.rows(x) for name, x in self._shares().items()}
+            self._shares = {name: self._frame("advantage").rows(x) for name, x in self._shares().items()}
         return self._shares
 
     @property
     def total(self):
         found = self._summed()
-        return None if found is None else self._batch.rows(found)
+        return None if found is None else self._frame("total").rows(found)
 
     def _summed(self):
         if callable(self._total):

@@ -1,0 +1,458 @@
+"""Lists inside the rollouts of a call: the items of all rollouts as one tensor, [M], and kernels on them."""
+
+import math
+
+import torch
+
+from rewardspec.emit.runtime.batch import Batch
+from rewardspec.emit.runtime.columns import RolloutError, _of_array, _plain
+from rewardspec.emit.runtime.layout import Layout, divided, restored
+from rewardspec.emit.runtime.result import Result
+
+
+class Segments(Layout):
+    """Adjacent rows of one tensor, [M], as groups of any size, empty ones included.
+
+    A kernel sees groups of similar size together, padded to the longest of them; its mask leaves the padding out.
+
+    counts: [P] the size of each. shape: of a tensor with a value for each of them.
+    """
+
+    def __init__(self, counts, rows, shape, rounding):
+        device = counts.device
+        self.counts, self.shape, self.reduced, self.order, self.rounding = counts, (rows,), shape, None, rounding
+        start = counts.cumsum(0) - counts
+        self.of = torch.arange(len(counts), device=device).repeat_interleave(counts, output_size=rows)
+        place = torch.arange(rows, device=device) - start[self.of]
+        longest = max(int(counts.max()), 1) if len(counts) else 1
+        self.dense = len(counts) * longest == rows  # all are of one size
+        self.shown = []  # (index, inside) of each block of padded groups
+        if self.dense:
+            self.blocks = [(0, len(counts), longest)]
+            return
+        one = len(counts) * longest <= 2 * rows + 1024
+        widths = torch.full_like(counts, longest) if one else _next_power(counts)
+        members, self.rows, self.blocks, before = [], torch.zeros_like(place), [], 0
+        for width in [longest] if one else torch.unique(widths).tolist():
+            some = (widths == width).nonzero().squeeze(-1)
+            columns = torch.arange(width, device=device)
+            inside = columns < counts[some, None]
+            index = (start[some, None] + columns).clamp(max=max(rows - 1, 0))
+            self.shown.append((index, inside))
+            members.append(some)
+            self.blocks.append((before, len(some), width))
+            rank = torch.zeros_like(counts)
+            rank[some] = torch.arange(len(some), device=device)
+            mine = widths[self.of] == width
+            self.rows = torch.where(mine, before + rank[self.of] * width + place, self.rows)
+            before += len(some) * width
+        self.members = torch.cat(members)
+
+    def split(self, x):
+        """`x`, [M], as a list of [groups, size], one for each block; the padding holds other groups' values."""
+        x = x.reshape(-1)
+        if self.dense:
+            return [x.view(self.blocks[0][1:])]
+        x = x if x.numel() else x.new_zeros(1)
+        return [x[index] for index, _ in self.shown]
+
+    def masks(self, mask):
+        """The mask of each block; None if every row takes part."""
+        if self.dense:
+            return [None] if mask is None else self.split(mask)
+        insides = [inside for _, inside in self.shown]
+        return insides if mask is None else [a & b for a, b in zip(self.split(mask), insides, strict=True)]
+
+    def reduce(self, kernel, x, mask=None, **options):
+        parts = self._apply(kernel, x, mask, **options)
+        if self.dense:
+            return parts[0].reshape(self.reduced)
+        return restored(torch.cat([part.reshape(-1) for part in parts]), self.members).reshape(self.reduced)
+
+    def map(self, kernel, x, mask=None, **options):
+        if not x.numel():
+            return x
+        parts = self._apply(kernel, x, mask, **options)
+        if self.dense:
+            return parts[0].reshape(self.shape)
+        return torch.cat([part.reshape(-1) for part in parts])[self.rows]
+
+    def back(self, values):
+        """A value for every group, repeated for each of its rows."""
+        return values.reshape(-1)[self.of]
+
+    def by(self, labels):
+        return divided(self.of, labels, self.shape, self.rounding)
+
+
+def _next_power(counts):
+    """The least power of 2 that is not below each count."""
+    return torch.pow(2, torch.ceil(torch.log2(counts.clamp(min=1).double()))).long()
+
+
+class Items:
+    """The items of one list: M of them, in the order of the batch's rollouts.
+
+    lengths: [N], how many each rollout has, in the caller's order.
+    """
+
+    def __init__(self, batch, name, lengths):
+        self.batch, self.name, self.given = batch, name, lengths
+        order = batch.order
+        self.lengths = lengths if order is None else lengths[order]
+        self.n = int(lengths.sum())
+        self.start = self.lengths.cumsum(0) - self.lengths
+        rollouts = torch.arange(batch.n, device=lengths.device)
+        self.of = rollouts.repeat_interleave(self.lengths, output_size=self.n)
+        self.place = torch.arange(self.n, device=lengths.device) - self.start[self.of]
+        self.order = None if order is None else (lengths.cumsum(0) - lengths)[order][self.of] + self.place
+        self.made = {}
+
+    def __getstate__(self):
+        return {**self.__dict__, "made": {}}
+
+    def _layout(self, name, counts, shape):
+        if name not in self.made:
+            self.made[name] = Segments(counts(), self.n, shape, self.batch.groups.rounding)
+        return self.made[name]
+
+    @property
+    def in_rollouts(self):
+        """The items of each rollout."""
+        return self._layout("rollouts", lambda: self.lengths, self.batch.groups.shape)
+
+    @property
+    def in_groups(self):
+        """The items of all rollouts of each group."""
+        return self._layout("groups", self._of_groups, self.batch.groups.reduced)
+
+    @property
+    def in_batch(self):
+        """All items."""
+        return self._layout("batch", lambda: self.lengths.sum().reshape(1), ())
+
+    def _of_groups(self):
+        batch = self.batch
+        if batch.group_of is None:
+            return self.lengths.view(batch.groups.shape).sum(-1)
+        count = batch.groups.reduced[0]
+        return torch.zeros(count, dtype=torch.long, device=batch.device).index_add_(0, batch.group_of, self.lengths)
+
+    @property
+    def groups(self):  # `settled` asks a batch or a list for the same names
+        return self.in_groups
+
+    @property
+    def position(self):
+        """[M] the place of each item in its list, from 1."""
+        return (self.place + 1).to(self.batch.dtype)
+
+    def spread(self, x):
+        """The rollout's value for each of its items; a number as it is."""
+        if not isinstance(x, torch.Tensor) or not x.dim():
+            return x
+        return self.batch.full(x).reshape(-1)[self.of]
+
+    def full(self, x):
+        """A value for every item, from [M], one value or a number."""
+        return self.batch.value(x).expand(self.n)
+
+    def rows(self, x):
+        """A value for every item, [M]: rollouts in the caller's order, their items in order."""
+        return restored(self.full(x), self.order)
+
+    def where(self, row):
+        """An item in words."""
+        return f"{self.name} {int(self.place[row])} of {self.batch.where(int(self.of[row]))}"
+
+    def refuse(self, bad, what):
+        """Add a check: `bad`, a condition on items, must be false everywhere."""
+        bad = self.full(bad)
+        self.batch.checks.append((bad, lambda i: f"{what} at {self.where(i)}"))
+
+    def finish(self, advantage):
+        """The advantage, [M]. Raises RolloutError where it is not finite."""
+        advantage = self.full(advantage)
+        total = advantage.sum().item()
+        self.batch._raise()
+        if not math.isfinite(total):
+            checks = ((torch.isnan, "the advantage is missing or 0/0"), (torch.isinf, "the advantage is infinite"))
+            for test, what in checks:
+                self.refuse(test(advantage), what)
+            self.batch._raise()
+        return advantage
+
+
+class ListBatch(Batch):
+    """A batch whose rollouts have lists. lists: the names of them. lengths: list to N lengths, for flat columns."""
+
+    def __init__(self, columns, groups, needed, lists, lengths=None, step=None, total_steps=None, seed=0):
+        self.lists, self.counts, self.reading = {}, {}, None
+        problems = self._take_lengths(lists, lengths)
+        flat = dict(columns) if hasattr(columns, "keys") else columns
+        for name, options in needed:
+            of = options.get("level")
+            if of in lists and hasattr(columns, "keys") and name in columns:
+                try:
+                    flat[name], counts = _flat(columns[name], name, self.counts.get(of))
+                    self._agree(of, name, counts)
+                except RolloutError as problem:
+                    problems.append(str(problem))
+        if problems:
+            raise RolloutError("\n".join(problems))
+        without = [of for of in lists if of not in self.counts]
+        read = {name for name, _ in needed}
+        if without and hasattr(columns, "keys") and read <= {*columns}:
+            raise RolloutError(f"the spec reads no column of the list `{without[0]}`: pass `lengths=`")
+        super().__init__(flat, groups, needed, step, total_steps, seed)
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "reading": None}
+
+    def _take_lengths(self, lists, lengths):
+        """Keep the lengths that were passed; what is wrong with them."""
+        if lengths is None:
+            return []
+        if not hasattr(lengths, "items"):
+            return [
+                f"lengths is {lengths!r:.80}: it should have N lengths for each list, such as {{{lists[0]!r}: ...}}"
+            ]
+        problems = []
+        for name, given in lengths.items():
+            if name not in lists:
+                problems.append(f"lengths: the spec has no list {name!r:.80}, its lists are {', '.join(lists)}")
+                continue
+            try:
+                counts = torch.as_tensor(given, device="cpu")
+                right = counts.dim() == 1 and not counts.is_floating_point() and not bool((counts < 0).any())
+            except (TypeError, ValueError, RuntimeError):
+                right = False
+            if right:
+                self._agree(name, f"lengths of {name}", counts.long())
+            else:
+                problems.append(f"lengths[{name!r}] is {given!r:.80}: it should hold N whole numbers from 0")
+        return problems
+
+    def _agree(self, of, what, counts):
+        """Keep the lengths of a list, which all of its columns share."""
+        if of not in self.counts:
+            self.counts[of] = (what, counts)
+            return
+        other, known = self.counts[of]
+        if len(known) != len(counts):
+            raise RolloutError(f"`{what}` has lists for {len(counts)} rollouts, and `{other}` for {len(known)}")
+        wrong = (known != counts).nonzero()
+        if len(wrong):
+            row = int(wrong[0])
+            raise RolloutError(
+                f"`{what}` has {int(counts[row])} items at rollout {row}, and `{other}` has {int(known[row])}: "
+                f"columns of the list `{of}` have equal lengths"
+            )
+
+    def _lay_out(self, groups, columns):
+        super()._lay_out(groups, columns | {what: counts for what, counts in self.counts.values()})
+        for name, (_, counts) in self.counts.items():
+            self.lists[name] = Items(self, name, counts.to(self.device))
+
+    def _prepared(self, name, x, options):
+        self.reading = self.lists.get(options.get("level"))
+        return self._located(super()._prepared, name, x, options)
+
+    def _repaired(self, name, x, **options):
+        self.reading = self.lists.get(options.get("level"))
+        return self._located(super()._repaired, name, x, **options)
+
+    def _located(self, read, *args, **options):
+        """What `read` returns; the checks that it adds name items."""
+        before, items = len(self.checks), self.reading
+        found = read(*args, **options)
+        if items is not None:
+            self.checks[before:] = [
+                (bad, lambda i, words=words: words(i).replace("{where}", items.where(i)))
+                for bad, words in self.checks[before:]
+            ]
+        self.reading = None
+        return found
+
+    def _sorted(self, x, level):
+        items = self.lists.get(level)
+        if items is None:
+            return super()._sorted(x, level)
+        return x if items.order is None else x[items.order]
+
+    def _coarse(self, name, x, level):
+        return x if level in self.lists else super()._coarse(name, x, level)
+
+    def place(self, row):
+        if self.reading is None:
+            return super().place(row)
+        lengths = self.reading.given
+        rollout = int(torch.searchsorted(lengths.cumsum(0), row, right=True))
+        item = row - int(lengths[:rollout].sum())
+        return f"{self.reading.name} {item} of {super().place(rollout)}"
+
+
+def _flat(x, name, lengths):
+    """The values of a column of lists, flat, and the length of each list.
+
+    lengths: (whose, lengths) if they are known. Then `x` can be flat already.
+    """
+    if isinstance(x, torch.Tensor) and x.is_nested:
+        x = x.unbind()
+    if isinstance(x, torch.Tensor) and not _plain(x):
+        raise RolloutError(f"column `{name}` is a meta, quantized or sparse tensor: it should be dense, with values")
+    if hasattr(x, "dtype") and not isinstance(x, torch.Tensor):
+        x = _of_array(x) if getattr(x.dtype, "kind", "") in "biuf" else x.tolist()
+    if isinstance(x, torch.Tensor):
+        if x.dim() == 2:
+            return x.reshape(-1), torch.full((len(x),), x.shape[1], dtype=torch.long)
+        if x.dim() != 1:
+            raise RolloutError(f"column `{name}` has shape {tuple(x.shape)}: it should hold a list for each rollout")
+        return _already_flat(x, name, lengths)
+    try:
+        rows = list(x) if not isinstance(x, (str, bytes)) else [x]
+    except TypeError:
+        raise RolloutError(f"column `{name}` is {x!r:.80}: it should hold a list for each rollout") from None
+    if rows and not any(_is_list(row) for row in rows) and lengths is not None:
+        return _already_flat(rows, name, lengths)
+    for i, row in enumerate(rows):
+        if not _is_list(row):
+            raise RolloutError(f"column `{name}` is {row!r:.80} at rollout {i}: it should be a list")
+    counts = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    if rows and all(isinstance(row, torch.Tensor) for row in rows):
+        return torch.cat([row.reshape(len(row)) for row in rows]), counts
+    return [value for row in rows for value in (row.tolist() if hasattr(row, "tolist") else row)], counts
+
+
+def _is_list(x):
+    return isinstance(x, (list, tuple)) or (hasattr(x, "tolist") and getattr(x, "ndim", 0) == 1)
+
+
+def _already_flat(x, name, lengths):
+    if lengths is None:
+        raise RolloutError(f"column `{name}` is flat: pass its lengths, `lengths=`, or a list for each rollout")
+    total = int(lengths[1].sum())
+    if total != len(x):
+        raise RolloutError(f"column `{name}` has {len(x)} values, and `{lengths[0]}` adds up to {total}")
+    return x, lengths[1]
+
+
+class ListResult(Result):
+    """A `Result` of rollouts with lists.
+
+    listed: what has a value for each item, with the list: {"advantage": turn, "reward/tool": turn}.
+    """
+
+    def __init__(self, batch, advantage, rewards, weights, listed, **options):
+        self._listed = listed
+        super().__init__(batch, advantage, rewards, weights, **options)
+
+    def _frame(self, name):
+        return self._listed.get(name, self._batch)
+
+    @property
+    def lengths(self):
+        """List to [N], how many items each rollout has."""
+        return {name: items.given for name, items in self._batch.lists.items()}
+
+    def nested(self):
+        """The advantages of each rollout's items, as a list of N lists."""
+        items = self._listed.get("advantage")
+        if items is None:
+            return self.advantages.tolist()
+        return [part.tolist() for part in self.advantages.split(items.given.tolist())]
+
+    @property
+    def refilled(self):
+        """The row at each place of the refilled batch, and the advantages there; of items in order, if it has them."""
+        items = self._listed.get("advantage")
+        if items is None:
+            return super().refilled
+        rows, times = self._refilled_rows()
+        parts = self.advantages.split(items.given.tolist())
+        found = [parts[row] / n for row, n in zip(rows.tolist(), times, strict=True)]
+        return rows, torch.cat(found) if found else self.advantages[:0]
+
+    def metrics(self):
+        batch, items = self._batch, self._listed.get("advantage")
+        if not batch.n:
+            return {}
+        frame = batch if items is None else items
+        size = self._advantage.abs() if items is None else items.in_rollouts.reduce(_largest, self._advantage.abs())
+        layout = batch.groups if items is None else items.in_groups
+        spread = layout.reduce(_range, self._advantage)
+        found = {
+            "rollouts_without_signal": 1 - torch.count_nonzero(size) / size.numel(),
+            "groups_without_signal": 1 - torch.count_nonzero(spread) / spread.numel(),
+            "advantage_spread": spread.mean(dtype=torch.float64),
+            "groups_kept": self.kept.double().mean(),
+        }
+        if self._copies is not None:
+            found["most_copies"] = self.copies.max().double()
+        if self._summed() is not None:
+            total = self._frame("total")
+            values = total.full(self._summed()).double()
+            found["total"] = values.nanmean()
+            found["total_std"] = total.groups.reduce(_deviation, values).nanmean()
+        found |= {f"reward/{name}": x.double().nanmean() for name, x in self.rewards.items()}
+        for name, x in self._weights.items():
+            x = batch.value(x)
+            found[f"weight/{name}"] = (batch.full_groups(x) if x.dim() else x).mean(dtype=torch.float64)
+        if self.shares is not None:
+            found |= {f"share/{name}": x.double().abs().mean() for name, x in self.shares.items()}
+        values = torch.stack([value.double().to(frame.full(0.0).device) for value in found.values()]).tolist()
+        return dict(zip(found, values, strict=True))
+
+
+def _largest(x, mask):
+    """[..., 1] the largest of values from 0; 0 of none."""
+    return (x if mask is None else torch.where(mask, x, 0.0)).amax(-1, keepdim=True)
+
+
+def _range(x, mask):
+    """max - min of each group; exactly 0 where it is within rounding of the largest magnitude, and of none."""
+    low = (x if mask is None else torch.where(mask, x, math.inf)).amin(-1, keepdim=True)
+    high = (x if mask is None else torch.where(mask, x, -math.inf)).amax(-1, keepdim=True)
+    extent = torch.where(high >= low, high - low, 0.0)
+    return extent.masked_fill_(extent <= 4 * torch.finfo(x.dtype).eps * torch.maximum(high, -low), 0.0)
+
+
+def _deviation(x, mask):
+    """Standard deviation of the present values of each group; 0 for one value, NaN for none."""
+    there = ~torch.isnan(x) if mask is None else ~torch.isnan(x) & mask
+    count = there.sum(-1, keepdim=True)
+    values = torch.where(there, x, 0.0)
+    apart = torch.where(there, x - values.sum(-1, keepdim=True) / count.clamp(min=1), 0.0)
+    std = (apart.square().sum(-1, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
+    return torch.where(count > 0, std, float("nan"))
+
+
+def list_before(x, mask):
+    """The value of the item before; NaN for the first."""
+    return torch.cat([torch.full_like(x[..., :1], float("nan")), x[..., :-1]], -1)
+
+
+def list_after(x, mask):
+    """The value of the item after; NaN for the last."""
+    x = x if mask is None else torch.where(mask, x, float("nan"))
+    return torch.cat([x[..., 1:], torch.full_like(x[..., :1], float("nan"))], -1)
+
+
+def list_so_far(x, mask):
+    """The sum of the present values up to each item and with it."""
+    return x.double().nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf).cumsum(-1).to(x.dtype)
+
+
+def list_returns(x, mask, gamma=1.0):
+    """The sum of an item and all that follow, the k-th of these times gamma ** k; missing values count as 0.
+
+    Windows double: after each round a value covers twice as many items.
+    """
+    found = x.double() if mask is None else torch.where(mask, x.double(), 0.0)
+    found = torch.where(torch.isnan(found), 0.0, found)
+    reach, size = 1, x.shape[-1]
+    while reach < size and gamma:
+        later = torch.cat([found[..., reach:], torch.zeros_like(found[..., :reach])], -1)
+        found = found + gamma**reach * later
+        reach *= 2
+    return found.to(x.dtype)

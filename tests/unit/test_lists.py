@@ -1,0 +1,181 @@
+"""Lists inside a rollout: the compiled function against loops over rollouts and items."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rewardspec
+
+SPEC = """rewardspec: 1
+name: turns
+lists: {turn: {ordered: true}}
+signals:
+  called: {values: [0, 1], level: turn}
+  cost: {range: [-2, 2], level: turn, missing: ignore}
+components:
+  outcome: {range: [0, 1]}
+  tool: {expr: called, weight: 0.5}
+"""
+
+
+def compiled(advantage, text=SPEC):
+    return rewardspec.compile(rewardspec.loads(f"{text}advantage: {advantage}\n"))
+
+
+numbers = st.integers(-8, 8).map(lambda n: n / 4)
+rollouts = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.one_of(st.none(), numbers)), max_size=4)
+
+
+@st.composite
+def batches(draw):
+    """Columns, and a group for each rollout, in any order."""
+    lists = draw(st.lists(rollouts, min_size=1, max_size=9))
+    groups = draw(st.lists(st.integers(0, 3), min_size=len(lists), max_size=len(lists)))
+    outcome = draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(lists), max_size=len(lists)))
+    columns = {
+        "outcome": outcome,
+        "called": [[a for a, _ in r] for r in lists],
+        "cost": [[b for _, b in r] for r in lists],
+    }
+    return columns, groups
+
+
+def present(values):
+    return [v for v in values if v is not None]
+
+
+def reductions(columns, groups):
+    """Each expression and its value at every item, by loops."""
+    costs, n = columns["cost"], len(groups)
+    own = [sum(present(c)) for c in costs]
+    pooled = [present([v for j in range(n) if groups[j] == groups[i] for v in costs[j]]) for i in range(n)]
+    everything = present([v for c in costs for v in c])
+    mean = lambda values: sum(values) / len(values) if values else 0.0  # noqa: E731
+    at_place = lambda i, k: mean(  # noqa: E731
+        present([costs[j][k] for j in range(n) if groups[j] == groups[i] and k < len(costs[j])])
+    )
+    of_items = {
+        "sum(cost, over=rollout)": lambda i, k: own[i],
+        "coalesce(mean(cost), 0)": lambda i, k: mean(pooled[i]),
+        "coalesce(mean(cost, over=batch), 0)": lambda i, k: mean(everything),
+        "coalesce(mean(cost, by=position), 0)": at_place,
+        "count(cost, over=rollout)": lambda i, k: len(present(costs[i])),
+        "coalesce(max(cost, over=rollout), -9)": lambda i, k: max(present(costs[i]), default=-9),
+        "position": lambda i, k: k + 1,
+        "coalesce(before(cost), 7)": lambda i, k: 7 if k == 0 or costs[i][k - 1] is None else costs[i][k - 1],
+        "coalesce(after(cost), 7)": lambda i, k: (
+            7 if k + 1 == len(costs[i]) or costs[i][k + 1] is None else costs[i][k + 1]
+        ),
+        "so_far(cost)": lambda i, k: sum(present(costs[i][: k + 1])),
+        "returns(cost)": lambda i, k: sum(present(costs[i][k:])),
+        "returns(cost, 0.5)": lambda i, k: sum(0.5**d * v for d, v in enumerate(costs[i][k:]) if v is not None),
+        "outcome": lambda i, k: columns["outcome"][i],
+        "mean(sum(called, over=rollout))": lambda i, k: mean(
+            [sum(columns["called"][j]) for j in range(n) if groups[j] == groups[i]]
+        ),
+    }
+    return {text: [[of(i, k) for k in range(len(costs[i]))] for i in range(n)] for text, of in of_items.items()}
+
+
+EXPRESSIONS = tuple(reductions({"outcome": [0.0], "called": [[0.0]], "cost": [[0.0]]}, [0]))
+FUNCTIONS = {text: compiled(f"{text} + 0 * called") for text in EXPRESSIONS}
+
+
+@settings(deadline=None, max_examples=60, derandomize=True, database=None)
+@given(batches())
+def test_every_reduction_and_place_is_a_loop(batch):
+    columns, groups = batch
+    for text, expected in reductions(columns, groups).items():
+        out = FUNCTIONS[text](columns, groups)
+        assert out.lengths["turn"].tolist() == [len(c) for c in columns["cost"]]
+        for found, wanted in zip(out.nested(), expected, strict=True):
+            assert found == pytest.approx(wanted, abs=1e-6), text
+
+
+DECOUPLED = compiled("decoupled")
+
+
+def zscores(values, groups):
+    """z-scores of nested values, pooled by group."""
+    result = []
+    for i, row in enumerate(values):
+        pool = [v for j, other in enumerate(values) if groups[j] == groups[i] for v in other]
+        std = np.std(pool, ddof=1) if len(pool) > 1 and max(pool) > min(pool) else 0.0
+        result.append([(v - np.mean(pool)) / (std + 1e-6) if std else 0.0 for v in row])
+    return result
+
+
+@settings(deadline=None, max_examples=60, derandomize=True, database=None)
+@given(batches())
+def test_decoupled_normalises_each_component_at_its_own_level(batch):
+    columns, groups = batch
+    out = DECOUPLED(columns, groups)
+    outcome = zscores([[v] for v in columns["outcome"]], groups)
+    tool = zscores(columns["called"], groups)
+    expected = [[outcome[i][0] + 0.5 * v for v in row] for i, row in enumerate(tool)]
+    for found, wanted in zip(out.nested(), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=1e-5)
+    assert torch.allclose(sum(out.shares.values()), out.advantages, atol=1e-6)
+    assert out.rewards["outcome"].shape == (len(groups),)
+    assert out.rewards["tool"].tolist() == [v for row in columns["called"] for v in row]
+    dead = [all(abs(v) < 1e-9 for v in row) for row in expected]
+    assert out.metrics()["rollouts_without_signal"] == pytest.approx(sum(dead) / len(dead))
+    again = pickle.loads(pickle.dumps(out))
+    assert torch.equal(again.advantages, out.advantages) and again.metrics() == pytest.approx(
+        out.metrics(), nan_ok=True
+    )
+
+
+def test_columns_can_be_nested_or_flat():
+    lists = {"called": [[1, 0], [], [0], [1, 1, 0]], "cost": [[0.5, None], [], [1], [0, 0, 2]]}
+    outcome = [1, 0, 0.5, 1]
+    nested = DECOUPLED({"outcome": outcome, **lists}, 2)
+    called = torch.tensor([1.0, 0, 0, 1, 1, 0])
+    flat = DECOUPLED({"outcome": outcome, "called": called}, 2, lengths={"turn": [2, 0, 1, 3]})
+    ragged = [torch.tensor(row, dtype=torch.float32) for row in lists["called"]]
+    tensors = DECOUPLED({"outcome": outcome, "called": torch.nested.nested_tensor(ragged, layout=torch.jagged)}, 2)
+    arrays = DECOUPLED({"outcome": outcome, "called": [np.array(row) for row in lists["called"]]}, 2)
+    for other in (flat, tensors, arrays):
+        assert torch.allclose(other.advantages, nested.advantages)
+
+
+def test_a_batch_without_items():
+    out = DECOUPLED({"outcome": [1, 0], "called": [[], []]}, 2)
+    assert out.advantages.shape == (0,) and out.nested() == [[], []]
+    assert out.metrics()["rollouts_without_signal"] == 1
+    fn = compiled("outcome - mean(outcome) + coalesce(mean(tool, over=batch), 5)")
+    assert fn({"outcome": [1, 0], "called": [[], []]}, 2).advantages.tolist() == [5.5, 4.5]
+
+
+@pytest.mark.parametrize(
+    "columns, lengths, words",
+    [
+        ({"called": [[1], 0]}, None, "column `called` is 0 at rollout 1: it should be a list"),
+        ({"called": [[1], None]}, None, "column `called` is None at rollout 1"),
+        ({"called": [1, 0]}, {"turn": [1, 2]}, "column `called` has 2 values, and `lengths of turn` adds up to 3"),
+        ({"called": [1, 0]}, {"turns": [1, 1]}, "the spec has no list 'turns', its lists are turn"),
+        ({"called": [1, 0]}, {"turn": [1, 0.5]}, "it should hold N whole numbers from 0"),
+        (
+            {"called": [[1, 2], [0]]},
+            None,
+            "column `called` is 2 at turn 1 of rollout 0 of group 0: it should be one of 0, 1",
+        ),
+        ({"called": [[1, 0], [0]]}, {"turn": [2, 2]}, "`called` has 1 items at rollout 1, and `lengths of turn` has 2"),
+        ({"called": [[1, 0], [0], [1]]}, None, "column `called` has 3 values for 2 group ids"),
+        ({}, None, "column `called` is missing"),
+    ],
+)
+def test_errors_name_the_rollout_and_both_counts(columns, lengths, words):
+    with pytest.raises(DECOUPLED.RolloutError) as error:
+        DECOUPLED({"outcome": [1, 0], **columns}, [0, 0], lengths=lengths)
+    assert words in str(error.value)
+
+
+def test_a_spec_without_lists_takes_no_lengths():
+    fn = rewardspec.compile(rewardspec.loads("rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: grpo\n"))
+    with pytest.raises(ValueError, match="the spec has no lists"):
+        fn({"a": [1, 0]}, 2, lengths={"turn": [1, 1]})
