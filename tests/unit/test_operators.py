@@ -136,7 +136,8 @@ def test_every_function_of_a_list_has_an_example_that_holds(name):
         "signals: {x: {range: [0, 9], level: turn, missing: ignore}}\n"
         f"components: {{y: '{name}({argument}{rest}) + 0 * coalesce(x, 0)'}}\nadvantage: coalesce(y, 0)\n"
     )
-    found = rewardspec.compile(spec)({"x": lists}, len(lists)).rewards["y"]
+    lengths = {"turn": [len(items) for items in lists]}
+    found = rewardspec.compile(spec)({"x": lists}, len(lists), lengths=lengths).rewards["y"]
     wanted = [float("nan") if v == "missing" else float(v) for v in result.split(", ")]
     np.testing.assert_allclose(found, wanted, atol=5e-5)
 
