@@ -180,7 +180,7 @@ class AdvantageFunction:
         function = self.apart or self.module_function
         if lengths is not None and not self.spec.lists:
             raise self.RolloutError("lengths: the spec has no lists")
-        more: dict[str, object] = carried | ({} if lengths is None else {"lengths": lengths})
+        more: dict[str, object] = {**carried, **({} if lengths is None else {"lengths": lengths})}
         return function(columns, groups, step=step, total_steps=total_steps, seed=seed, **more)
 
     def initial_state(self) -> State | None:
