@@ -23,10 +23,10 @@ if TYPE_CHECKING:  # `spec` imports this file; only compiled modules import torc
 
     from rewardspec.spec import Spec
 
-    State: TypeAlias = Mapping[str, Any]
     Values: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[object]
     Groups: TypeAlias = int | Tensor | np.ndarray[Any, Any] | Sequence[Hashable]
 
+State: TypeAlias = Mapping[str, Any]  # name to a number, or to a list of [key, number]
 FIRST = 8  # rollouts that a result shows
 
 
@@ -142,6 +142,7 @@ class AdvantageFunction:
         self.RolloutError = module.RolloutError
         self.module_function: Callable[..., Result] = module.advantages
         self.first_state: Callable[[], State] | None = getattr(module, "initial_state", None)
+        self._module = module
         # The same function, hidden from `torch.compile`: its branches depend on the columns, so the compiler would
         # spend minutes on small fragments. It is made only after the compiler was imported, which is slow.
         self.apart: Callable[..., Result] | None = None
@@ -191,6 +192,13 @@ class AdvantageFunction:
         Plain JSON: a number for each state, or a list of [key, number], least recently seen first.
         """
         return None if self.first_state is None else self.first_state()
+
+    def checked_state(self, state: State) -> State:
+        """The same state, which a call would take. Raises RolloutError with all that is wrong with it."""
+        if self.first_state is None:
+            raise self.RolloutError("the spec has no state")
+        self._module.State(state, self._module.STATE)
+        return state
 
     def __repr__(self) -> str:
         return f"<advantages of {shorten(self.spec.name)} {self.spec.fingerprint}>"

@@ -14,6 +14,8 @@ def beyond_a_group(spec: Spec, reader: str) -> list[str]:
     if spec.program.copies is not None:
         found.append(f"{spec.name} has `refill`, which draws among the groups of a batch")
         needs -= {"step"}  # the draw needs it
+    elif "state" in needs:
+        found.append(f"{spec.name} carries state from batch to batch, but {reader} has one group")
     elif "batch" in needs:
         found.append(
             f"{spec.name} depends on the whole batch (as `gdpo`, `whiten`, `over=batch` and `batch_size` do), but "

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from rewardspec._version import __version__
 from rewardspec.adapters.common.binding import BindingError
+from rewardspec.function import State
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
 
 FILE = "rewardspec.json"  # in the folder of a checkpoint
 
 
-def record(spec: Spec, seed: int) -> dict[str, object]:
-    """The record of a spec to save with a checkpoint, as plain values."""
+def record(spec: Spec, seed: int, state: State | None = None) -> dict[str, object]:
+    """The record of a spec to save with a checkpoint, as plain values. state: of a spec with `state:`."""
+    carried = {} if state is None else {"state": state}
     return {
         "fingerprint": spec.fingerprint,
         "name": spec.name,
@@ -24,6 +26,7 @@ def record(spec: Spec, seed: int) -> dict[str, object]:
         "seed": seed,
         "rewardspec": __version__,
         "spec": spec.source.text,
+        **carried,
     }
 
 
@@ -48,12 +51,12 @@ def compare(found: object, spec: Spec, where: str, option: str) -> str | None:
     )
 
 
-def write(folder: str | os.PathLike, spec: Spec, seed: int) -> None:
+def write(folder: str | os.PathLike, spec: Spec, seed: int, state: State | None = None) -> None:
     """Write the record into the folder of a checkpoint, created if needed; completely or not at all."""
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{FILE}.partial")
-    partial.write_text(json.dumps(record(spec, seed), indent=1) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(record(spec, seed, state), indent=1) + "\n", encoding="utf-8")
     partial.replace(path)
 
 

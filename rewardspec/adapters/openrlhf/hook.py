@@ -10,6 +10,7 @@ from types import ModuleType
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.common.hooks import patch_modules, wrap_once
 from rewardspec.adapters.common.record import compare, record
+from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.openrlhf.checks import WAS_TESTED, check_settings, setting, total_steps
 from rewardspec.adapters.openrlhf.settings import Settings
 
@@ -140,7 +141,7 @@ def _in_trainer(module: ModuleType) -> None:
 
 
 def _compared(trainer, original: Callable) -> Callable:
-    """`init_checkpoint_states` that refuses a checkpoint of another spec, once."""
+    """`init_checkpoint_states` that refuses a checkpoint of another spec, once, and takes the state of its own."""
 
     @wraps(original)
     def init_checkpoint_states():
@@ -148,11 +149,13 @@ def _compared(trainer, original: Callable) -> Callable:
         trainer.rewardspec_compared = True
         if generator := getattr(trainer, "samples_generator", None):
             generator.rewardspec_step = states["global_step"]
-        spec = trainer.experience_maker.rewardspec.spec
-        if states["global_step"] and not _current().resume_changed:
-            where = f"the checkpoint in {setting(trainer.args, 'ckpt.path')}"
-            if told := compare(states.get("rewardspec"), spec, where, "--resume-changed"):
+        advantages, found = trainer.experience_maker.rewardspec, states.get("rewardspec")
+        if states["global_step"]:
+            where, changed = f"the checkpoint in {setting(trainer.args, 'ckpt.path')}", _current().resume_changed
+            told = None if changed else compare(found, advantages.spec, where, "--resume-changed")
+            if told:
                 logger.warning("rewardspec: %s", told)
+            advantages.state = restored(found, advantages.function, where, anyway=changed)
         return states
 
     return init_checkpoint_states
@@ -164,7 +167,7 @@ def _marked(trainer, original: Callable) -> Callable:
     @wraps(original)
     def save(first, second=None, client_states=None):
         advantages = trainer.experience_maker.rewardspec
-        marked = dict(client_states or {}) | {"rewardspec": record(advantages.spec, advantages.seed)}
+        marked = dict(client_states or {}) | {"rewardspec": record(advantages.spec, advantages.seed, advantages.state)}
         return original(first, second, marked)
 
     return save

@@ -25,6 +25,7 @@ class Advantages:
 
     def __init__(self, spec: Spec, seed: int = 0):
         self.spec, self.seed, self.function = spec, seed, compile(spec)
+        self.state = self.function.initial_state()  # kept by the trainer's process, and saved with its checkpoints
         self.step: int | None = None
         self.total_steps: int | None = None
         self.result: Any = None  # of the last batch
@@ -83,10 +84,16 @@ class Advantages:
             columns[name] = torch.empty_like(rows).index_copy_(0, places, rows)
         try:
             self.result = self.function(
-                columns, group_size, step=self.step, total_steps=self.total_steps, seed=self.seed
+                columns,
+                group_size,
+                step=self.step,
+                total_steps=self.total_steps,
+                seed=self.seed,
+                state=self.state,
             )
         except self.function.RolloutError as error:
             raise BindingError("\n".join([str(error), *_not_finite(columns)])) from error
+        self.state = self.result.state
         self._log_reward_spread(experiences, places, sizes, group_size)
         device = experiences[0].action_mask.device
         advantages = self.result.advantages.float().cpu()[places].to(device)

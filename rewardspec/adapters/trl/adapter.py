@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from importlib.metadata import version
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError, read_spec
+from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.trl.checks import (
     AUTOMATIC,
     all_weights,
@@ -25,12 +28,14 @@ from rewardspec.adapters.trl.checks import (
 from rewardspec.adapters.trl.logs import log_result
 from rewardspec.adapters.trl.rewards import for_trl
 from rewardspec.adapters.trl.rows import moved
+from rewardspec.function import State
 from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec, compile
 from rewardspec.text.shown import printed
 
 try:
     from accelerate.utils import gather_object
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
     from trl import GRPOTrainer, RLOOTrainer
 except ImportError as error:
     raise ImportError("rewardspec.adapters.trl needs TRL; it was tested with trl==1.16.0") from error
@@ -68,6 +73,7 @@ class RewardSpecMixin(_Trainer):
     advantages are weighted instead.
     allow_python: the user functions (`python:`) that may be imported if `reward_funcs` has none of their name: True for
     all, or modules.
+    The state of a spec with `state:` begins with every run of `train`, and is saved with the trainer's checkpoints.
     All random draws, also of reward tokens, depend only on `args.seed` and the step.
     Raises SpecError for a spec with errors, BindingError for one that contradicts the trainer.
     """
@@ -89,6 +95,7 @@ class RewardSpecMixin(_Trainer):
 
     _measured: tuple[Any, list[dict], list[list[int]]] | None
     _generations: tuple[int, int]
+    spec_state: State | None  # of a spec with `state:`, after the last batch
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -113,7 +120,10 @@ class RewardSpecMixin(_Trainer):
         self._measured, logged = None, len(self._metrics[mode]["reward"])
         out = super()._generate_and_score_completions(inputs)
         columns = self._columns(out, n)
-        result = self.advantage_function(columns, group_size, step=step, total_steps=total_steps, seed=seed)
+        moment: dict[str, Any] = {"step": step, "total_steps": total_steps, "seed": seed}
+        result = self.advantage_function(columns, group_size, **moment, state=self.spec_state)
+        if mode == "train":
+            self.spec_state = result.state  # equal on every process: each has the rollouts of all
         own = out["advantages"]
         advantages = result.advantages.to(own.device, torch.float32)
         penalty = None
@@ -128,6 +138,19 @@ class RewardSpecMixin(_Trainer):
             rows, refilled = result.refilled
             out = moved(out, rows, refilled, self.accelerator, self._tokenizer.pad_token_id)
         return out
+
+    def _save_checkpoint(self, model, trial):
+        if self.spec_state is not None and self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            record.write(folder, self.spec, self.args.seed, self.spec_state)
+        return super()._save_checkpoint(model, trial)
+
+    def _inner_training_loop(self, *args, **kwargs):
+        checkpoint = kwargs.get("resume_from_checkpoint")
+        self.spec_state = self.advantage_function.initial_state()
+        if checkpoint is not None:
+            self.spec_state = restored(record.read(checkpoint), self.advantage_function, f"the checkpoint {checkpoint}")
+        return super()._inner_training_loop(*args, **kwargs)
 
     def _moment(self) -> tuple[int, int | None]:
         """The step and the number of steps; the latter None before training if `max_steps` is not set."""
@@ -258,6 +281,7 @@ def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
     check_columns(trainer, spec)
     trainer.spec, trainer.move_rows = spec, move_rows
     trainer.advantage_function = compile(spec)
+    trainer.spec_state = trainer.advantage_function.initial_state()
     trainer._read = spec.columns
     trainer._generations = (-1, 0)  # step, and how many generations there were at it before
     trainer._penalised = trainer._name == "RLOO" and trainer.beta != 0

@@ -68,6 +68,7 @@ class Advantages:
 
     def __init__(self, spec: Spec, seed: int):
         self.spec, self.seed, self.function = spec, seed, compile(spec)
+        self.state = self.function.initial_state()  # kept by the trainer's process, and saved with its checkpoints
         self.wanted = (*spec.columns, *([] if spec.condition is None else [TOKEN]))  # names of columns
         self.checked = False
         self.result: Any = None  # of the last batch
@@ -83,8 +84,9 @@ class Advantages:
             columns = self.columns(rollouts)
             self._check_tokens(rollouts)
             self.result = self.function(
-                columns, list(rollouts.groups), step=step, total_steps=total_steps, seed=self.seed
+                columns, list(rollouts.groups), step=step, total_steps=total_steps, seed=self.seed, state=self.state
             )
+            self.state = self.result.state
             rows = [row for rows in rollouts.rows for row in rows]
             times = torch.tensor([len(rows) for rows in rollouts.rows])
             advantages[rows] = self.result.advantages.float().repeat_interleave(times)
