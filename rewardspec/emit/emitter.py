@@ -120,7 +120,8 @@ def _body(program: Program) -> str:
     head += [f"LISTS = {tuple(level.name for level in listed)!r}"] if listed else []
     head += [""]
     parts = {"parameters": ", lengths=None" * bool(listed), "more": OF_LISTS * bool(listed), "about": ""}
-    parts["batch"] = LIST_BATCH if listed else BATCH
+    ids = any(column.domain.ids for name, column in program.columns.items() if name in read)
+    parts["batch"] = "Id" * ids + (LIST_BATCH if listed else BATCH)
     if states:
         head += ["# The state, with its first values and ranges.", "STATE = ["]
         head += [*(f"    {_state(state)}," for state in states), "]", "", "", STATE_HEAD.rstrip()]
@@ -182,7 +183,9 @@ def _column(column: Column) -> str:
     """An entry of COLUMNS."""
     options: dict[str, object] = {}
     domain = column.declared
-    if domain.symbols is not None:
+    if domain.ids:
+        options["ids"] = True
+    elif domain.symbols is not None:
         options["symbols"] = domain.symbols
     elif domain.values is not None:
         values = tuple(float(v) for v in domain.values)

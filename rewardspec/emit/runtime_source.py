@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 # in the order of a module
-FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result", "lists", "state")
+FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result", "lists", "ids", "state")
 
 
 @cache

@@ -8,10 +8,12 @@ from math import inf
 from rewardspec.language.declarations import Column, Use
 from rewardspec.language.scalars import read_literal
 from rewardspec.language.shape import Block
-from rewardspec.ops.domain import MOST_VALUES, Domain, Level, finite, interval, symbolic
+from rewardspec.ops.domain import ID, MOST_VALUES, Domain, Level, finite, interval, symbolic
 from rewardspec.syntax.foreign import NAMES
 from rewardspec.syntax.yaml import Scalar
 from rewardspec.text.diagnostics import Report, shorten
+
+NOT_OF_IDS = ("values", "range", "outside", "use", "python", "with")  # keys that no id has
 
 
 def has_function(block: Block) -> bool:
@@ -56,6 +58,8 @@ def tokens_column(use: Use) -> Column:
 def read_column(name: str, block: Block, report: Report, use: Use | None = None, gated: bool = False) -> Column | None:
     """The column of a signal or measured component; None if its domain is missing or wrong."""
     place = block.place
+    if "id" in place:
+        return _read_ids(name, block, report)
     wrote = [part for part in ("values", "range") if part in place]
     brought = use.domain if use is not None else None
     if len(wrote) == 2:
@@ -96,6 +100,28 @@ def read_column(name: str, block: Block, report: Report, use: Use | None = None,
     level = Level(block.word("level", "rollout"))
     clip = block.word("outside", "error") == "clip"
     return Column(name, place.name, declared, domain, span, level, missing, clip, gated and missing == "error")
+
+
+def _read_ids(name: str, block: Block, report: Report) -> Column | None:
+    """The column of a signal with `id: true`."""
+    place = block.place
+    wrong = [part for part in NOT_OF_IDS if part in place]
+    for part in wrong:
+        domain = part in ("values", "range")
+        report.error(
+            "two-domains",
+            f"`{name}` has both `id` and `{part}`" if domain else f"`{part}` is not for ids",
+            place[part].name,
+            help="keep one of them: an id can have any value" if domain else f"remove `{part}`, or `id`",
+        )
+    missing = block.word("missing", "error")
+    if missing == "zero":
+        message = f"the values of `{name}` are ids, so a missing one cannot be 0"
+        report.error("missing-zero", message, place["missing"].name, help="write `missing: ignore`")
+    if wrong or missing == "zero" or "id" not in block:
+        return None
+    level = Level(block.word("level", "rollout"))
+    return Column(name, place.name, ID, ID, place["id"].name, level, missing, False)
 
 
 def read_domain(block: Block, report: Report) -> Domain | None:

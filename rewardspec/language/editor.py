@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.language.catalogue import shipped_specs
+from rewardspec.language.columns import NOT_OF_IDS
 from rewardspec.language.declarations import MOST_COMPONENTS, NO_LISTS, RESERVED
 from rewardspec.language.keys import (
     A_NAME,
@@ -42,7 +43,7 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schem
     keys = whole["properties"]
     named = (REWARD_TOKENS, LIST, SIGNAL, NUMERICS, COMPONENT, STAGE, STATE)
     parts = {part.name: schema(part) for part in named}
-    parts["Measured"] |= _measured(["values", "range", "use"], {})
+    parts["Measured"] |= _measured(["values", "range", "use", "id"], {"id": _without(*NOT_OF_IDS)})
     parts["Component"] |= _measured(["values", "range", "use", "expr", "stages"], _derived())
     own = {code: about for code, about in findings.items() if code not in of_spec}
     for holder, codes in ((keys, findings), (parts["Component"]["properties"], own)):

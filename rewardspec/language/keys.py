@@ -128,7 +128,11 @@ _MEASURED = {
     "python": Key(_A_NAME, "your own reward function: `package.module:function`"),
 }
 
-SIGNAL = Part("Measured", "A signal: measured for every rollout, group or batch, and not rewarded itself.", _MEASURED)
+SIGNAL = Part(
+    "Measured",
+    "A signal: measured for every rollout, group or batch, and not rewarded itself.",
+    {**_MEASURED, "id": Key(Choice(("true",)), "its values are ids: any hashable values, which are equal or not")},
+)
 
 LIST = Part(
     "List",
@@ -258,6 +262,8 @@ def _schema(kind: Kind) -> dict[str, Any]:
     match kind:
         case One(schema=own) | Reason(schema=own):
             return dict(own)
+        case Choice(words=("true",)):
+            return {"enum": [True, "true"]}
         case Choice(words=(word,)):
             return {"const": word, "type": "string"}
         case Choice(words=("true", "false"), default=default):  # YAML's own words for it

@@ -121,7 +121,7 @@ class Columns:
     damaged: set[str] = field(default_factory=set)
 
     def read_signal(self, name: str, block: Block, report: Report) -> None:
-        use = read_function(name, block, report)
+        use = read_function(name, block, report) if "id" not in block.place else None
         self.keep_function(name, use)
         if use is not None and is_expression(use):
             assert use.reward is not None
@@ -129,7 +129,8 @@ class Columns:
             message = f"`{use.reward.name}` is computed from other columns, so it is not a signal"
             report.error("derived-signal", message, use.span, help=help)
             use = None
-        column = read_column(name, block, report, use) if use is not None or not has_function(block) else None
+        asked = use is not None or "id" in block.place or not has_function(block)
+        column = read_column(name, block, report, use) if asked else None
         if column is None:
             self.damaged.add(name)
         else:

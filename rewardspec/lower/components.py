@@ -6,7 +6,7 @@ from rewardspec.ir.graph import Node
 from rewardspec.ir.least_seen import least_seen
 from rewardspec.language.declarations import Component
 from rewardspec.lower.context import Context
-from rewardspec.lower.convert import as_condition, number
+from rewardspec.lower.convert import OF_IDS, as_condition, number, refuse_nominal
 from rewardspec.lower.values import Skip
 from rewardspec.ops.domain import Level
 from rewardspec.syntax.tree import Expr, If, Name, Number, Operation
@@ -23,6 +23,9 @@ def shaped_value(ctx: Context, name: str) -> Node:
 
     def make() -> Node:
         node = number(ctx, expr, ctx.user)
+        if node.domain.ids:
+            message = f"the values of `{name}` are ids, which cannot be rewarded"
+            ctx.fail("not-a-number", message, expr.span, help=OF_IDS)
         if node.domain.symbols:
             ctx.fail(
                 "not-a-number",
@@ -98,6 +101,7 @@ def weight_value(ctx: Context, name: str) -> Node:
 
     def make() -> Node:
         node = number(ctx, expr, ctx.user)
+        refuse_nominal(ctx, node, expr)
         if node.level >= Level.ROLLOUT:
             ctx.fail(
                 "wrong-level",

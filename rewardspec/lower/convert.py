@@ -12,12 +12,31 @@ from rewardspec.syntax.tree import Expr
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.source import Span
 
+OF_IDS = "an id can stand after `by=`, be compared with another id by `==` or `!=`, and be counted: `count(...)`"
+
 
 def number(ctx: Context, expr: Expr, scope: Scope) -> Node:
     """An expression as one number; a bundle is an error."""
     value = ctx.value(expr, scope)
     refuse_bundle(ctx, value, expr, "expected one value, not one for each component", "sum")
     return as_number(ctx, value, expr.span)
+
+
+def refuse_nominal(ctx: Context, node: Node, expr: Expr) -> None:
+    """Report a name or an id where a number is needed."""
+    if node.domain.nominal:
+        kind = "ids" if node.domain.ids else "names"
+        message = f"the values of `{shorten(expr.span.text)}` are {kind}, not numbers"
+        if node.domain.ids and ctx.site is not None:  # the text is the prelude's
+            message = f"`{shorten(ctx.site.text)}` needs numbers, not ids"
+        ctx.fail("not-a-number", message, expr.span, help=_what_it_can(node))
+
+
+def _what_it_can(node: Node) -> str | None:
+    """The help where a name or an id cannot stand."""
+    if node.domain.ids:
+        return OF_IDS
+    return f"compare it: `... == {node.domain.symbols[0]}`" if node.domain.symbols else None
 
 
 def as_condition(ctx: Context, expr: Expr, scope: Scope) -> Node:
@@ -52,9 +71,7 @@ def as_truth(ctx: Context, value: Value, span: Span) -> Truth:
     node = as_number(ctx, value, span)
     if not node.domain.condition and node.op != "missing":
         known = f"can be {node.domain}"
-        help = "compare it: `... > 0`"
-        if node.domain.symbols:
-            help = f"compare it: `... == {node.domain.symbols[0]}`"
+        help = _what_it_can(node) or "compare it: `... > 0`"
         ctx.fail("not-a-condition", "expected a condition (0 or 1)", span, note=known, help=help)
     if node.boolean and not node.domain.missing:
         return Truth(node, ctx.graph.negation(node))
@@ -74,18 +91,12 @@ def each(make: Callable[..., Value], *values: Value) -> Value:
 
 
 def numbers(ctx: Context, make: Callable[..., Value], values: Sequence[Value], exprs: Sequence[Expr]) -> Value:
-    """`make(*values)` with the values as numbers; names (symbols) are errors."""
+    """`make(*values)` with the values as numbers; names and ids are errors."""
 
     def checked(*row: Value) -> Value:
         nodes = [as_number(ctx, v, e.span) for v, e in zip(row, exprs, strict=True)]
         for node, e in zip(nodes, exprs, strict=True):
-            if node.domain.symbols:
-                ctx.fail(
-                    "not-a-number",
-                    f"the values of `{shorten(e.span.text)}` are names, not numbers",
-                    e.span,
-                    help=f"compare it: `... == {node.domain.symbols[0]}`",
-                )
+            refuse_nominal(ctx, node, e)
         return make(*nodes)
 
     return each(checked, *values)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from rewardspec.ir.graph import Node
 from rewardspec.lower.context import Context
-from rewardspec.lower.convert import as_number, as_truth, comparison_of, each, numbers, simple
+from rewardspec.lower.convert import OF_IDS, as_number, as_truth, comparison_of, each, numbers, simple
 from rewardspec.lower.unknown import knows
 from rewardspec.lower.values import Scope, Truth, Value
 from rewardspec.ops.domain import finest, interval
@@ -107,6 +108,8 @@ def comparison(ctx: Context, expr: Operation, scope: Scope) -> Value:
         return symbolic
     values = ctx.values((left, right), scope)
     ctx.graph.here = ctx.site or expr.span
+    if any(is_id(value) for value in values):
+        return id_comparison(ctx, expr, values)
     return numbers(ctx, lambda a, b: comparison_of(ctx, expr.operator, a, b), values, (left, right))
 
 
@@ -118,6 +121,9 @@ def symbol_comparison(ctx: Context, expr: Operation, scope: Scope) -> Value | No
         ):
             continue
         node = ctx.value(subject, scope)
+        if is_id(node) and isinstance(other, Name) and not (knows(ctx, other.text) or other.text in scope.parameters):
+            message = f"`{subject.text}` is an id, so it cannot be compared with a name"
+            ctx.fail("not-an-id", message, other.span, help=OF_IDS)
         if not isinstance(node, Node) or not node.domain.symbols:
             continue
         names = node.domain.symbols
@@ -141,6 +147,8 @@ def symbol_comparison(ctx: Context, expr: Operation, scope: Scope) -> Value | No
             )
             if isinstance(known, Node) and known.domain.symbols == names:
                 return comparison_of(ctx, expr.operator, node, known)
+            if known is not None and is_id(known):
+                return id_comparison(ctx, expr, (node, known) if subject is expr.operands[0] else (known, node))
             ctx.fail(
                 "unknown-symbol",
                 f"`{subject.text}` is never `{shorten(other.text)}`",
@@ -154,6 +162,29 @@ def symbol_comparison(ctx: Context, expr: Operation, scope: Scope) -> Value | No
     return None
 
 
+def is_id(value: Value) -> bool:
+    """Whether the values are ids."""
+    return isinstance(value, Node) and value.domain.ids
+
+
+def id_comparison(ctx: Context, expr: Operation, values: Sequence[Value]) -> Value:
+    """Whether two ids are equal, or whether they differ; of an id and something else an error."""
+    if expr.operator not in ("==", "!="):
+        ctx.fail("not-a-number", "ids have no order", expr.span, help=OF_IDS)
+    for value, operand, other in zip(values, expr.operands, expr.operands[::-1], strict=True):
+        if isinstance(value, Node) and value.op == "missing":
+            text = shorten(other.span.text)
+            asks = f"`{'not ' if expr.operator == '==' else ''}present({text})`"
+            ctx.fail("not-an-id", "nothing is equal to a missing value", operand.span, help=f"write {asks}")
+        if not is_id(value):
+            text, id_text = shorten(operand.span.text), shorten(other.span.text)
+            message = f"`{id_text}` is an id, and `{text}` is not"
+            ctx.fail("not-an-id", message, operand.span, help=OF_IDS)
+    left, right = values
+    assert isinstance(left, Node) and isinstance(right, Node)
+    return comparison_of(ctx, expr.operator, left, right)
+
+
 def choice(ctx: Context, expr: If, scope: Scope) -> Value:
     """`a if condition else b`; a missing condition selects `b`."""
     parts = (expr.condition, expr.then, expr.otherwise)
@@ -165,6 +196,8 @@ def choice(ctx: Context, expr: If, scope: Scope) -> Value:
         then, otherwise = as_number(ctx, a, expr.then.span), as_number(ctx, b, expr.otherwise.span)
         if then.domain.symbols or otherwise.domain.symbols:
             ctx.fail("not-a-number", "`if` needs numbers, not names", expr.span)
+        if then.domain.ids or otherwise.domain.ids:
+            ctx.fail("not-a-number", "`if` needs numbers, not ids", expr.span, help=OF_IDS)
         return ctx.graph.if_(holds, then, otherwise)
 
     return each(make, condition, then, otherwise)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from rewardspec.ir.graph import Node
 from rewardspec.language.declarations import AXES
 from rewardspec.lower.context import Context
-from rewardspec.lower.convert import as_number, as_truth, each, number
+from rewardspec.lower.convert import as_number, as_truth, each, number, refuse_nominal
 from rewardspec.lower.lists import refuse_unlike_levels
 from rewardspec.lower.values import Axis, Bundle, Scope, Value, fold
 from rewardspec.ops.domain import Level, finest
@@ -112,8 +112,8 @@ def reduced(
         x = truth.holds
     else:
         x = as_number(ctx, value, expr.arguments[0].span)
-        if x.domain.symbols and name != "count":
-            ctx.fail("not-a-number", f"the values of `{text}` are names, not numbers", expr.arguments[0].span)
+        if name != "count":
+            refuse_nominal(ctx, x, expr.arguments[0])
     if x.level <= over:
         have = "one value for the batch" if x.level is Level.BATCH else "one value for each group"
         have = "one value for each rollout" if x.level is Level.ROLLOUT else have

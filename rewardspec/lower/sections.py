@@ -10,7 +10,7 @@ from rewardspec.ir.node import is_across_rollouts
 from rewardspec.language.declarations import State, Use
 from rewardspec.lower.components import shaped_value
 from rewardspec.lower.context import Context
-from rewardspec.lower.convert import as_condition, as_number, as_truth, number, refuse_bundle
+from rewardspec.lower.convert import as_condition, as_number, as_truth, number, refuse_bundle, refuse_nominal
 from rewardspec.lower.names import definition_value, signal
 from rewardspec.lower.program import StateValue
 from rewardspec.lower.unknown import names_in
@@ -48,6 +48,7 @@ def drawn_groups(ctx: Context, expr: Expr, keep: Node) -> Node:
         )
     if score.domain.symbols:
         ctx.fail("not-a-number", "`refill` needs a number, not a name", expr.span)
+    refuse_nominal(ctx, score, expr)
     graph.names.setdefault(score, "refill")
     score = graph.spread(score, Level.GROUP)
     once_or_more = interval(Fraction(1), inf)
@@ -66,6 +67,7 @@ def advantage_value(ctx: Context, expr: Expr, quiet: bool) -> Node:
     value = ctx.value(expr, ctx.user)
     refuse_bundle(ctx, value, expr, "the advantage needs one value per rollout, not one for each component", "sum")
     node = as_number(ctx, value, expr.span)
+    refuse_nominal(ctx, node, expr)
     if node.level < Level.ROLLOUT:
         ctx.fail(
             "wrong-level",
@@ -92,6 +94,7 @@ def carried_state(ctx: Context, state: State) -> StateValue:
         ctx.keep = keep
     if node.domain.symbols:
         ctx.fail("not-a-number", f"`{state.name}` is a number, and its update is a name", state.update.span)
+    refuse_nominal(ctx, node, state.update)
     level = state.column.level
     if node.level > level:
         of_all = ", over=batch" if level is Level.BATCH else ""
@@ -212,7 +215,7 @@ def logged_total(ctx: Context, results: list[Node]) -> Node | None:
             node = ctx.attempt(number, ctx, Name(ctx.declared.place.value, "total"), scope)
             if (
                 node is not None
-                and not node.domain.symbols
+                and not node.domain.nominal
                 and read.issuperset(n for n in walk([node]) if n.op in ("column", "given"))
             ):
                 return ctx.graph.spread(node)

@@ -92,7 +92,8 @@ class Domain:
     """The values that a node can have, `{0, 1}` or `[0, inf)`, and whether it can be missing.
 
     values: a finite set, sorted; None for an interval. `lo` and `hi` bound both. The domain of `missing` is the empty
-    set, `values=()`. symbols: names in place of numbers; `values` are then their indices.
+    set, `values=()`. symbols: names in place of numbers; `values` are then their indices. ids: any values that can be
+    told apart; the numbers that stand for them mean nothing.
     """
 
     lo: Bound = -inf
@@ -102,6 +103,7 @@ class Domain:
     values: tuple[Fraction, ...] | None = None
     missing: bool = False
     symbols: tuple[str, ...] | None = None
+    ids: bool = False
 
     @property
     def constant(self) -> Fraction | None:
@@ -114,6 +116,11 @@ class Domain:
     def condition(self) -> bool:
         """Whether every value is 0 or 1."""
         return self.values is not None and set(self.values) <= {0, 1} and not self.symbols
+
+    @property
+    def nominal(self) -> bool:
+        """Whether its values are names or ids: equal or not, without order and arithmetic."""
+        return self.symbols is not None or self.ids
 
     @property
     def bounded(self) -> bool:
@@ -149,7 +156,9 @@ class Domain:
         )
 
     def __str__(self) -> str:
-        if self.symbols is not None:
+        if self.ids:
+            text = "any id"
+        elif self.symbols is not None:
             text = "{" + ", ".join(self.symbols) + "}"
         elif self.values is not None:
             shown = [_bound(v) for v in self.values[:8]]
@@ -210,5 +219,6 @@ def symbolic(names: tuple[str, ...], missing: bool = False) -> Domain:
 
 
 ANY = Domain()
+ID = Domain(Fraction(0), ids=True)
 CONDITION = finite([Fraction(0), Fraction(1)])
 NOTHING = finite([], missing=True)

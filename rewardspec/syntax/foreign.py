@@ -270,6 +270,7 @@ _PART_KEYS = [  # keys of a signal or a component
     ("description doc comment", "write `about: a description`"),
     ("per scope granularity axis", "write `level: group`"),
     ("threshold cutoff", "write `expr: x >= 0.5`"),
+    ("id ids identifier uuid uid", "an id is declared as a signal: `signals: {episode: {id: true}}`"),
 ]
 
 _WORDS = [  # words for a key that takes one of a few
@@ -281,6 +282,7 @@ _WORDS = [  # words for a key that takes one of a few
     ("0 zeros fill", "write `missing: zero`"),
     ("clamp clipped saturate truncate", "write `outside: clip`"),
     ("raise fail strict", "remove it, or write `missing: error`"),
+    ("false", "remove it, or write `id: true`"),
 ]
 
 _ARGUMENTS = [

@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from rewardspec.language.declarations import GIVEN
-from rewardspec.language.keys import COMPONENT
+from rewardspec.language.keys import COMPONENT, SIGNAL
 from rewardspec.language.keys import SPEC as WHOLE
 from rewardspec.language.prelude import prelude
 from rewardspec.ops.functions import FUNCTIONS
@@ -50,6 +50,8 @@ def with_piece(piece):
         whole[key] = {**whole.get(key, {}), **value} if isinstance(value, dict) else value
     elif key in COMPONENT.keys:
         whole["components"]["probe"] = {**BESIDE.get(key, {"range": [0, 1]}), key: value}
+    elif key in SIGNAL.keys:
+        whole["signals"]["probe"] = {key: value}
     else:
         whole["components"][key] = value
     out = StringIO()

@@ -53,8 +53,9 @@ class Batch:
             found = ", ".join(f"`{name}`" for name in columns) or "none"
             lines = [f"column `{name}` is missing" for name in absent]
             raise RolloutError("\n".join([*lines, f"the given columns are {found}"]))
-        given = {name: _as_tensor(columns[name], name) for name, _ in needed}
-        typed = [name for name, x in given.items() if isinstance(x, torch.Tensor) and hasattr(columns[name], "dtype")]
+        given = {name: self._taken(columns[name], name, options) for name, options in needed}
+        numbers = [name for name, options in needed if isinstance(given[name], torch.Tensor) and "ids" not in options]
+        typed = [name for name in numbers if hasattr(columns[name], "dtype")]
         self.kinds = {name: given[name].dtype for name in typed}
         self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
         self.kinds = {name: self.kinds.get(name, self.dtype) for name in given}  # Python numbers take the common type
@@ -74,6 +75,10 @@ class Batch:
 
     def __getitem__(self, name):
         return self.values[name]
+
+    def _taken(self, x, name, options):
+        """A column as a tensor; names as they are."""
+        return _as_tensor(x, name)
 
     def _lay_out(self, groups, columns):
         lengths = {name: len(x) for name, x in columns.items() if not isinstance(x, torch.Tensor) or x.dim()}
@@ -260,7 +265,8 @@ class Batch:
         value, wide = measured[row if len(measured) > 1 else 0].item(), self.dtype is torch.float32
         kind = str(self.dtype).removeprefix("torch.")
         fix = "pass it as float64" if wide else "use smaller numbers"
-        return f"column `{name}` is {value:.0f} at {{where}}: {kind} cannot hold this whole number, {fix}"
+        what = f"column `{name}` is {value:.0f} at {{where}}"
+        return f"{what}: {kind} cannot hold this whole number, {fix}, or declare an id with `id: true`"
 
     # Shapes
 

@@ -39,7 +39,8 @@ def _as_tensor(x, name):
         for given, held in zip(x, numbers, strict=True):
             if isinstance(given, int) and given != held:
                 raise RolloutError(
-                    f"column `{name}` holds {given}: no float holds this whole number, use smaller numbers"
+                    f"column `{name}` holds {given}: no float holds this whole number, "
+                    "use smaller numbers, or declare an id with `id: true`"
                 )
     return torch.tensor(numbers, dtype=torch.float64, device="cpu")
 
