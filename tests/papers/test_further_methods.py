@@ -229,16 +229,16 @@ def open_r1_code(x, groups):
 
 BINARY, LENGTHS, UNBOUNDED = [0, 1], (1, 8192), (-5.0, 5.0)
 METHODS = {  # the spec, its columns and what they can be, the formula
-    "dvao/math": (dvao, {"correct": BINARY, "tokens": [10, 4000, 4001, 9000]}),
-    "saw/grpo": (saw_grpo, {"format": BINARY, "correctness": (-3.0, 3.0)}),
-    "saw/gdpo": (saw_gdpo, {"format": BINARY, "correctness": (-3.0, 3.0)}),
-    "gd2po/hard": (gd2po(("helpful", "harmless"), None), {"helpful": UNBOUNDED, "harmless": UNBOUNDED}),
-    "gd2po/snr": (
+    "dvao/dvao": (dvao, {"correct": BINARY, "tokens": [10, 4000, 4001, 9000]}),
+    "saw/saw_grpo": (saw_grpo, {"format": BINARY, "correctness": (-3.0, 3.0)}),
+    "saw/saw_gdpo": (saw_gdpo, {"format": BINARY, "correctness": (-3.0, 3.0)}),
+    "gd2po/gd2po_hard": (gd2po(("helpful", "harmless"), None), {"helpful": UNBOUNDED, "harmless": UNBOUNDED}),
+    "gd2po/gd2po_snr": (
         gd2po(("correctness", "format", "length"), 0.8),
         {"correctness": (-3.0, 3.0), "format": BINARY, "length": (0.0, 1.0)},
     ),
-    "rvpo/rubric": (rvpo, {"accuracy": BINARY, "completeness": BINARY, "communication": BINARY}),
-    "mo_grpo/translation": (mo_grpo, {"bleurt": (0.0, 1.0), "readability": (-10.0, 120.0)}),
+    "rvpo/rvpo": (rvpo, {"accuracy": BINARY, "completeness": BINARY, "communication": BINARY}),
+    "mo_grpo/mo_grpo": (mo_grpo, {"bleurt": (0.0, 1.0), "readability": (-10.0, 120.0)}),
     "maxrl/maxrl": (maxrl, {"correct": BINARY}),
     "gpg/gpg": (gpg, {"correct": BINARY}),
     "opo/opo": (opo, {"correct": BINARY, "tokens": LENGTHS}),
@@ -246,13 +246,13 @@ METHODS = {  # the spec, its columns and what they can be, the formula
     "grpo_lead/grpo_lead": (grpo_lead, {"correct": BINARY, "tokens": LENGTHS}),
     "dler/dler": (dler, {"correct": BINARY, "tokens": [10, 4000, 4001, 9000]}),
     "dr_grpo/dr_grpo": (dr_grpo, {"correct": BINARY}),
-    "l1/exact": (l1_exact, {"correct": BINARY, "tokens": LENGTHS, "wanted": (100, 4000)}),
-    "l1/max": (l1_max, {"correct": BINARY, "tokens": LENGTHS, "budget": (100, 4000)}),
-    "kimi/length": (kimi, {"correct": BINARY, "tokens": LENGTHS}),
+    "l1/l1_exact": (l1_exact, {"correct": BINARY, "tokens": LENGTHS, "wanted": (100, 4000)}),
+    "l1/l1_max": (l1_max, {"correct": BINARY, "tokens": LENGTHS, "budget": (100, 4000)}),
+    "kimi/kimi_length": (kimi, {"correct": BINARY, "tokens": LENGTHS}),
     "search_r1/search_r1": (search_r1, {"em": BINARY}),
     "retool/retool": (retool, {"correct": BINARY, "turns": (1, 16)}),
-    "open_r1/math": (open_r1_math, {"accuracy": BINARY, "format": BINARY, "tag_count": [0, 0.25, 0.5, 0.75, 1]}),
-    "open_r1/code": (open_r1_code, {"code": (0.0, 1.0), "format": BINARY}),
+    "open_r1/open_r1": (open_r1_math, {"accuracy": BINARY, "format": BINARY, "tag_count": [0, 0.25, 0.5, 0.75, 1]}),
+    "open_r1/open_r1_code": (open_r1_code, {"code": (0.0, 1.0), "format": BINARY}),
 }
 OF_A_GROUP = {"wanted", "budget"}  # columns with one value for a group
 
@@ -292,7 +292,7 @@ def test_advantages_are_those_of_the_formula(name):
 def test_solutions_that_cannot_be_read_are_left_out():
     """open-r1 gives None to all answers of such a prompt; TRL adds nothing for it."""
     columns = {"accuracy": [math.nan] * 3 + [1.0, 0.0], "format": [1.0, 0, 0, 1, 0], "tag_count": [1.0, 0.25, 0, 1, 0]}
-    found = compiled("open_r1/math")({key: np.array(x) for key, x in columns.items()}, [0, 0, 0, 1, 1]).advantages
+    found = compiled("open_r1/open_r1")({key: np.array(x) for key, x in columns.items()}, [0, 0, 0, 1, 1]).advantages
     np.testing.assert_allclose(found.numpy(), open_r1_math(columns, [0, 0, 0, 1, 1]), rtol=0, atol=1e-6)
 
 
@@ -305,7 +305,7 @@ def test_mo_grpo_example():
     What it prints for GRPO beside that, [-1.38, 0.43, 0.95], does not follow from its own mean 0.61 and deviation 0.29.
     """
     columns = {"bleurt": [0.1, 0.5, 0.9], "readability": [0.15, 0.13, 0.05]}
-    found = compiled("mo_grpo/translation")(columns, 3)
+    found = compiled("mo_grpo/mo_grpo")(columns, 3)
     printed = [-1.22 + 0.93, 0.0 + 0.46, 1.22 - 1.39]  # each of two numbers with two digits
     np.testing.assert_allclose(found.advantages, printed, rtol=0, atol=0.01)
 
@@ -317,7 +317,7 @@ def test_maxrl_example():
 
 def test_rvpo_runs_from_the_mean_to_the_minimum():
     """The limits of k that the paper states: the mean as k goes to 0, the least as it goes to infinity."""
-    text = (SPECS / "rvpo/rubric.yaml").read_text(encoding="utf-8").replace("whiten(soft_min)", "soft_min")
+    text = (SPECS / "rvpo/rvpo.yaml").read_text(encoding="utf-8").replace("whiten(soft_min)", "soft_min")
     columns = {"accuracy": [1, 1, 0, 0], "completeness": [1, 0, 1, 0], "communication": [1, 1, 1, 0]}
     parts = [normal(x) for x in columns.values()]
     for k, ends in ((1e-4, average), (200, min)):

@@ -15,8 +15,8 @@ METHODS = {  # the methods of the papers, folder by folder
     "alp": ["alp"],
     "dler": ["dler"],
     "dr_grpo": ["dr_grpo"],
-    "dvao": ["math"],
-    "gd2po": ["hard", "snr"],
+    "dvao": ["dvao"],
+    "gd2po": ["gd2po_hard", "gd2po_snr"],
     "gdpo": [
         f"{task}{scheme}"
         for task in ("code", "math", "math_conditioned", "tool_calling")
@@ -25,18 +25,18 @@ METHODS = {  # the methods of the papers, folder by folder
     + ["code_filtered", "code_two", "code_two_grpo", "math_conditioned_filtered", "math_filtered"],
     "gpg": ["gpg"],
     "grpo_lead": ["grpo_lead"],
-    "kimi": ["length"],
-    "l1": ["exact", "max"],
+    "kimi": ["kimi_length"],
+    "l1": ["l1_exact", "l1_max"],
     "maxrl": ["maxrl"],
-    "mo_grpo": ["translation"],
-    "open_r1": ["code", "math"],
+    "mo_grpo": ["mo_grpo"],
+    "open_r1": ["open_r1", "open_r1_code"],
     "opo": ["opo"],
     "papo": ["fullnorm", "mult", "orm", "orm_dapo", "papo", "papo_dapo", "prm"],
     "prs": ["general", "long", "long_zero_one", "short", "zero_one"],
     "rc_grpo": ["rc_grpo"],
     "retool": ["retool"],
-    "rvpo": ["rubric"],
-    "saw": ["gdpo", "grpo"],
+    "rvpo": ["rvpo"],
+    "saw": ["saw_gdpo", "saw_grpo"],
     "search_r1": ["search_r1"],
     "toolrl": [
         "coarse",
@@ -78,6 +78,11 @@ def test_every_method_has_its_file():
     for path in FILES:
         found.setdefault(path.parent.name, []).append(path.stem)
     assert {folder: sorted(names) for folder, names in METHODS.items()} == {f: sorted(n) for f, n in found.items()}
+
+
+def test_no_two_methods_have_one_name():
+    """`rewardspec new mine --like math` takes the name without its folder."""
+    assert len({path.stem for path in FILES}) == len(FILES)
 
 
 @EVERY_SPEC
