@@ -396,7 +396,7 @@ def test_new_spec_like_a_published_one(like):
     assert spec.name == "mine"
 
 
-@pytest.mark.parametrize(("like", "message"), [("nothing", "no spec is named 'nothing': gdpo/code,")])
+@pytest.mark.parametrize(("like", "message"), [("nothing", "no spec is named 'nothing': alp/alp,")])
 def test_new_spec_like_none(like, message):
     with pytest.raises(ValueError, match=message):
         spec_like("mine", like)
