@@ -143,6 +143,7 @@ class AdvantageFunction:
         self.module_function: Callable[..., Result] = module.advantages
         self.first_state: Callable[[], State] | None = getattr(module, "initial_state", None)
         self._module = module
+        self.has_lists = hasattr(module, "LISTS")
         # The same function, hidden from `torch.compile`: its branches depend on the columns, so the compiler would
         # spend minutes on small fragments. It is made only after the compiler was imported, which is slow.
         self.apart: Callable[..., Result] | None = None
@@ -179,7 +180,7 @@ class AdvantageFunction:
         if self.apart is None and "torch._dynamo" in sys.modules:
             self.apart = sys.modules["torch"].compiler.disable(self.module_function)
         function = self.apart or self.module_function
-        if lengths is not None and not self.spec.lists:
+        if lengths is not None and not self.has_lists:
             raise self.RolloutError("lengths: the spec has no lists")
         more: dict[str, object] = {**carried, **({} if lengths is None else {"lengths": lengths})}
         return function(columns, groups, step=step, total_steps=total_steps, seed=seed, **more)

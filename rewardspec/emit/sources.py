@@ -15,6 +15,7 @@ from rewardspec.ops.domain import Level
 from rewardspec.ops.operator import CALL, Elementwise, Reduction, Scan, Structural
 from rewardspec.ops.operators import COMPARISONS, REDUCTIONS, SCANS
 
+SEGMENTED = frozenset({"mean", "sum", "count", "std", "var", "min", "max", "any", "all"})  # of items of lists
 ATOM = 10  # precedence of a name or a call
 
 
@@ -40,7 +41,8 @@ class Sources:
         if found is None:
             return text, precedence
         terms = [f"[{', '.join(self.level(t, node) for t in ts)}]" for ts in (found.statistics, found.others) if ts]
-        return f"settled({self.frame(node.level)}, {text}, {', '.join(terms)})", ATOM
+        segment = "segment_" * node.level.listed
+        return f"{segment}settled({self.frame(node.level)}, {text}, {', '.join(terms)})", ATOM
 
     def computed(self, node: Node) -> tuple[str, int]:
         fused = self.shapes.fused(node)
@@ -51,8 +53,8 @@ class Sources:
             return self.zscore_call(found), ATOM
         if self.shapes.plain_center(node):
             x = node.args[0]
-            arguments = ["group_center", self.whole(x, x.level), *self.summands_argument(x)]
-            return f"{self.layout(x, node.args[1].attributes[0], None)}.map({', '.join(arguments)})", ATOM
+            layout = self.layout(x, node.args[1].attributes[0], None)
+            return self.mapped("center", x, layout, [self.whole(x, x.level), *self.summands_argument(x)]), ATOM
         op = node.operator
         if isinstance(op, Elementwise):
             return self.elementwise(node, op)
@@ -62,8 +64,8 @@ class Sources:
             return self.structural(node, op)
         if isinstance(op, Scan):
             gamma = [] if node.attributes[0] in (None, 1) else [f"{op.parameter}={float(node.attributes[0])!r}"]
-            arguments = [op.kernel, self.whole(node.args[0], node.level), *gamma]
-            return f"{self.lists[node.level]}.in_rollouts.map({', '.join(arguments)})", ATOM
+            arguments = [self.lists[node.level], self.whole(node.args[0], node.level), *gamma]
+            return f"{op.kernel}({', '.join(arguments)})", ATOM
         match node.op:
             case "const":
                 value = float(node.attributes[0])
@@ -248,7 +250,7 @@ class Sources:
         x, where, *by = node.args
         over, parameter = node.attributes
         layout = self.layout(x, over, by[0] if by else None)
-        arguments = [op.kernel, self.whole(x, x.level, as_condition=0 in op.conditions)]
+        arguments = [self.whole(x, x.level, as_condition=0 in op.conditions)]
         mask = self.mask(x, where)
         if mask:
             arguments.append(mask)
@@ -259,7 +261,10 @@ class Sources:
             arguments.append(f"k={int(parameter)}")
         elif op.parameter:
             arguments.append(f"{op.parameter}={float(parameter)!r}")
-        call = f"{layout}.{'map' if op.keeps_level else 'reduce'}({', '.join(arguments)})"
+        if x.level.listed and node.op in SEGMENTED:
+            call = f"segment_{node.op}({', '.join([layout, *arguments])})"
+        else:
+            call = f"{layout}.{'map' if op.keeps_level else 'reduce'}({', '.join([op.kernel, *arguments])})"
         return f"{layout}.back({call})" if by and not op.keeps_level else call
 
     def zscore_call(self, found: ZScore) -> str:
@@ -278,10 +283,16 @@ class Sources:
             and found.by is None
         ):
             return f"whitened({', '.join(['batch', x, *options, *sums])})"
-        arguments = ["group_zscore", x, *([mask] if mask else []), *options]
+        arguments = [x, *([mask] if mask else []), *options]
         if found.centered:
             arguments.append("centered=True")
-        return f"{self.layout(found.x, found.over, found.by)}.map({', '.join([*arguments, *sums])})"
+        return self.mapped("zscore", found.x, self.layout(found.x, found.over, found.by), [*arguments, *sums])
+
+    def mapped(self, kernel: str, x: Node, layout: str, arguments: list[str]) -> str:
+        """A kernel that gives a value for every row."""
+        if x.level.listed:
+            return f"segment_{kernel}({', '.join([layout, *arguments])})"
+        return f"{layout}.map({', '.join([f'group_{kernel}', *arguments])})"
 
     def weighted_zscores(self, fused: Weighted) -> str:
         return f"weighted_zscores({self.weighted_arguments(fused)})"

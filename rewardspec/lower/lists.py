@@ -103,8 +103,8 @@ def _is_normalised(node: Node) -> bool:
             return _is_normalised(a)
         case "*", (a, b) if a.level < Level.ROLLOUT:
             return _is_normalised(b)
-        case "if", (_, then, otherwise):
-            return _is_normalised(then) and _is_normalised(otherwise)
+        case "if", (_, *branches):
+            return all(_is_normalised(x) for x in branches if x.level >= Level.ROLLOUT)
         case (("coalesce" | "neg" | "spread" | "required"), args):
-            return all(map(_is_normalised, args))
+            return all(_is_normalised(x) for x in args if x.level >= Level.ROLLOUT)
     return any(n.op in REDUCTIONS and n.attributes[0] < Level.ROLLOUT for n in walk([node]))

@@ -88,7 +88,9 @@ def check_axis(ctx: Context, chosen: Expr, scope: Scope) -> None:
             "not-an-axis",
             f"`{shorten(chosen.text)}` is not an axis",
             chosen.span,
-            help=did_you_mean(chosen.text, axes, f"write {', '.join(f'`{a}`' for a in axes[:-1])} or `{axes[-1]}`"),
+            help="a list is reduced to its rollout: write `over=rollout`"
+            if chosen.text in ctx.declared.lists
+            else did_you_mean(chosen.text, axes, f"write {', '.join(f'`{a}`' for a in axes[:-1])} or `{axes[-1]}`"),
         )
 
 
@@ -174,7 +176,7 @@ def over_components(
         )
     nodes = [as_number(ctx, v, span) for v in value.values]
     nodes = [graph.if_(m, x, graph.missing()) for m, x in zip(masks, nodes, strict=True)]
-    if name in ("sum", "mean"):
+    if name in ("sum", "mean", "std", "var"):
         refuse_unlike_levels(ctx, nodes, expr.span)
     zero = graph.const(0)
     count = fold(lambda a, b: graph.apply("+", a, b), [graph.present(x) for x in nodes])

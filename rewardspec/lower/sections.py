@@ -112,11 +112,15 @@ def carried_state(ctx: Context, state: State) -> StateValue:
 
 
 def _measured(graph: Graph, value: Node, level: Level) -> Node:
-    """Whether a component has a value here; one of a list that the advantage does not have, anywhere in it."""
-    found = graph.present(value)
-    if found.level.listed and found.level is not level:
-        found = graph.reduce("any", found, graph.const(1), None, Level.ROLLOUT)
-    return found
+    """Whether a component has a value here. Of a list that the advantage does not have: anywhere in it, or it is empty.
+
+    A rollout that made no call was measured, too: it has none.
+    """
+    found, one = graph.present(value), graph.const(1)
+    if not found.level.listed or found.level is level or found.constant == 1:
+        return found if found.constant is None else graph.const(found.constant)
+    items = graph.reduce("any", graph.const(1, found.level), one, None, Level.ROLLOUT)
+    return graph.either(graph.reduce("any", found, one, None, Level.ROLLOUT), graph.negation(items))
 
 
 def promise(ctx: Context, expr: Expr) -> Node:

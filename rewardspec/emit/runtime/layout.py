@@ -67,15 +67,10 @@ class Layout:
     def by(self, labels):
         """This layout with every group divided by `labels`, one for each row; NaN is a label, too."""
         own = self.back(torch.arange(sum(b[1] for b in self.blocks), device=labels.device)).reshape(-1)
-        return divided(own, labels, self.shape, self.rounding)
-
-
-def divided(groups, labels, shape, rounding):
-    """The layout of rows whose groups, [N], are divided by labels, one for each row."""
-    codes = torch.unique(labels.reshape(-1).nan_to_num(nan=float("-inf")), return_inverse=True)[1]
-    layout = sorted_layout(groups * (codes.max() + 1 if codes.numel() else 1) + codes, shape)
-    layout.rounding = rounding
-    return layout
+        codes = torch.unique(labels.reshape(-1).nan_to_num(nan=float("-inf")), return_inverse=True)[1]
+        layout = sorted_layout(own * (codes.max() + 1 if codes.numel() else 1) + codes, self.shape)
+        layout.rounding = self.rounding
+        return layout
 
 
 def restored(x, order):
