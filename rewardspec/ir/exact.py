@@ -4,31 +4,49 @@
 
 A value is a Fraction, a Surd, a Real, None where missing, or UNKNOWN where it depends on a comparison too close to
 call. Conditions are then three-valued: UNKNOWN or true is true. Comparing an UNKNOWN raises Inexact, so no claim is
-made about it by accident.
+made about it by accident. A node of list level has for each rollout a tuple: one value for every item of its list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain, islice
 from math import pi
 from typing import Any
 
 from rewardspec.ir.node import Node, evaluate, is_elementwise, walk
-from rewardspec.ops.domain import Level
+from rewardspec.ops.domain import Level, finest
 from rewardspec.ops.effort import spend, weight
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.operator import Pointwise, Reduction
-from rewardspec.ops.operators import REDUCTIONS
+from rewardspec.ops.operators import REDUCTIONS, SCANS
 from rewardspec.ops.real import UNKNOWN, Number, Pool, TooClose, Unknown, real
 
 Value = Number | float | Unknown | None
+Values = Value | tuple[Value, ...]  # of one rollout: of list level, a value for each item
+
+
+def items_of(value: Values) -> tuple[Value, ...]:
+    """The values of a rollout's items; of a node that is not of list level, its one value."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def of_each(ask: Callable[[Any], Any], value: Values) -> Any:
+    """`ask` of a value, or of each item."""
+    return tuple(map(ask, value)) if isinstance(value, tuple) else ask(value)
+
+
+def is_unknown(value: Values) -> bool:
+    """Whether a value, or that of an item, is too close to call."""
+    return any(v is UNKNOWN for v in items_of(value))
 
 
 class GroupEvaluator:
     """Evaluates one node on one group after another, and caches what groups have in common.
 
-    start: the nodes whose values a rollout gives; nothing below them is computed.
+    start: the nodes whose values a rollout gives; nothing below them is computed. Of each list that the root reads
+    there is one at least, which says how long the lists are: `position`, if no other.
     given: `step`, `total_steps`, `progress` as numbers.
     floats: compute in floats, for estimates only.
     """
@@ -36,38 +54,51 @@ class GroupEvaluator:
     def __init__(self, root: Node, start: Sequence[Node], given: Mapping[str, Fraction], floats: bool = False):
         self.root, self.start, self.given, self.floats = root, tuple(start), given, floats
         self.order = walk([root], known=self.start)
+        self.measures = {node.level: node for node in self.start if node.level.listed}  # of the lengths of lists
         self.known: dict[tuple[object, ...], Any] = {}
         self.weights: dict[Node, int] = {}  # of the largest value that a node had
         self.pool = Pool()
 
-    def __call__(self, rollouts: Sequence[tuple[Value, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
+    def __call__(self, rollouts: Sequence[tuple[Values, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
         """The root's value for every rollout, equal ones as one object. The group is also the whole batch.
 
         rollouts: the values of `start`, for each. group: columns of group and batch level.
         """
-        return [self.pool.canonical(value) for value in self.values(rollouts, group)]
+        return [of_each(self.pool.canonical, value) for value in self.values(rollouts, group)]
 
-    def values(self, rollouts: Sequence[tuple[Value, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
+    def values(self, rollouts: Sequence[tuple[Values, ...]], group: Mapping[str, Fraction | None]) -> list[Any]:
         """As `__call__`, but equal values can be different objects."""
         size = len(rollouts)
         values: dict[Node, list[Any]] = {node: [r[i] for r in rollouts] for i, node in enumerate(self.start)}
+        lengths = {level: [len(items) for items in values[node]] for level, node in self.measures.items()}
         for node in self.order:
-            spend(size * self.weights.get(node, 1))
-            if node.op == "column":
-                value = group[node.attributes[0]]
-                values[node] = [float(value) if self.floats and value is not None else value] * size
-            elif node.op == "const":
-                constant = node.attributes[0]
-                values[node] = [float(constant) if self.floats else constant] * size
-            elif node.op == "missing":
-                values[node] = [None] * size
-            elif node.op == "given":
-                values[node] = [self.take(node.attributes[0], size)] * size
+            count = sum(lengths[node.level]) if node.level.listed else size
+            spend(count * self.weights.get(node, 1))
+            if node.op in ("column", "const", "missing", "given"):
+                found = [self.leaf(node, group, size)] * count
+            elif node.op == "position":
+                found = [self.number(Fraction(k + 1)) for n in lengths[node.level] for k in range(n)]
+            elif node.op in SCANS:
+                found = [v for items in values[node.args[0]] for v in self.scan(node, items)]
             elif node.op in REDUCTIONS:
-                values[node] = self.reduce(node, [values[a] for a in node.args])
+                level = finest(a.level for a in node.args)
+                columns = [_at(level, a, values[a], lengths) for a in node.args]
+                found = self.over_items(node, columns, lengths[level]) if level.listed else self.reduce(node, columns)
             else:
-                values[node] = self.elementwise(node, [values[a] for a in node.args])
+                found = self.elementwise(node, [_at(node.level, a, values[a], lengths) for a in node.args])
+            values[node] = _nested(found, lengths[node.level]) if node.level.listed else found
         return values[self.root]
+
+    def leaf(self, node: Node, group: Mapping[str, Fraction | None], size: int) -> Value:
+        """The value of a node that does not depend on rollouts."""
+        if node.op == "given":
+            return self.take(node.attributes[0], size)
+        return self.number(
+            None if node.op == "missing" else node.constant if node.op == "const" else group[node.attributes[0]]
+        )
+
+    def number(self, value: Fraction | None) -> Value:
+        return float(value) if self.floats and value is not None else value
 
     def take(self, name: str, size: int) -> Value:
         if name in ("group_size", "batch_size"):
@@ -80,7 +111,16 @@ class GroupEvaluator:
             value = self.given[name]
         else:
             raise Inexact(f"`{name}` has no exact value")
-        return float(value) if self.floats else value
+        return self.number(value)
+
+    def scan(self, node: Node, items: tuple[Any, ...]) -> Sequence[Any]:
+        """A function of an ordered list, of the items of one rollout."""
+        try:
+            found = SCANS[node.op].exact(items, self.number(node.attributes[0]))
+        except TooClose:
+            found = [UNKNOWN] * len(items)
+        self.weigh(node, *found)
+        return [v if v is None or v is UNKNOWN else float(v) for v in found] if self.floats else found
 
     def elementwise(self, node: Node, columns: list[list[Any]]) -> list[Any]:
         result = []
@@ -109,7 +149,26 @@ class GroupEvaluator:
             return None  # undefined: an error in a run that selects it
         return float(value) if self.floats and value is not None else value
 
+    def over_items(self, node: Node, columns: list[list[Any]], lengths: list[int]) -> list[Any]:
+        """A reduction of lists, whose columns have a value for each item: over each rollout, or over all items."""
+        if node.attributes[0] is Level.ROLLOUT:
+            items = iter(zip(*columns, strict=True))
+            parts = [[[*column] for column in zip(*islice(items, n), strict=True)] for n in lengths]
+        else:
+            parts = [columns]
+        found = [self.reduce(node, part) if part and part[0] else [] for part in parts]
+        if node.level.listed:
+            return [*chain.from_iterable(found)]
+        each = [values[0] if values else self.of_none(node) for values in found]
+        return each if node.attributes[0] is Level.ROLLOUT else each * len(lengths)
+
+    def of_none(self, node: Node) -> Any:
+        """A reduction of lists without items."""
+        found = self.reduced(node, [], [])
+        return float(found) if self.floats and found is not None else found
+
     def reduce(self, node: Node, columns: list[list[Any]]) -> list[Any]:
+        """A value for each rollout, or item, from theirs."""
         x, where, *by = columns
         labels = by[0] if by else [None] * len(x)
         try:
@@ -153,8 +212,22 @@ class GroupEvaluator:
             self.weights[node] = heaviest
 
     def parameter(self, node: Node) -> Any:
-        parameter = node.attributes[1]
-        return float(parameter) if self.floats and parameter is not None else parameter
+        return self.number(node.attributes[1])
+
+
+def _at(level: Level, node: Node, column: list[Any], lengths: Mapping[Level, list[int]]) -> list[Any]:
+    """The values of a node at every rollout, or at every item of a list."""
+    if not level.listed:
+        return column
+    if node.level.listed:
+        return [*chain.from_iterable(column)]
+    return [value for value, n in zip(column, lengths[level], strict=True) for _ in range(n)]
+
+
+def _nested(values: Iterable[Any], lengths: Sequence[int]) -> list[tuple[Any, ...]]:
+    """The values of all items as a tuple for each rollout."""
+    rest = iter(values)
+    return [tuple(islice(rest, n)) for n in lengths]
 
 
 def _undecided(node: Node, row: tuple[Any, ...]) -> Any:

@@ -7,6 +7,7 @@ components axis is unrolled before: a bundle is a tuple of nodes (`lower/`).
 from __future__ import annotations
 
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 from rewardspec.ir.conditions import conjuncts, missing_despite
@@ -183,6 +184,10 @@ class Graph:
         level = inner if keeps_level else over
         args = (x, where) if by is None else (x, where, by)
         return self.made(Draft(self, name, args, level, lambda: domain, (over, parameter)))
+
+    def position(self, level: Level) -> Node:
+        """The place of every item in its list, from 1."""
+        return self.node("position", (), (), level, interval(Fraction(1), inf))
 
     def scan(self, name: str, x: Node, parameter: Fraction | None = None) -> Node:
         """A value for every item of a list, from the items of its rollout: `before`, `returns`."""

@@ -9,7 +9,7 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.lower.context import Context
 from rewardspec.lower.convert import each, number, numbers
 from rewardspec.lower.values import Scope, Value
-from rewardspec.ops.domain import Level, finest, interval
+from rewardspec.ops.domain import Level, finest
 from rewardspec.ops.operators import REDUCTIONS
 from rewardspec.syntax.tree import Call, Name
 from rewardspec.text.diagnostics import did_you_mean, shorten
@@ -28,8 +28,7 @@ def position(ctx: Context, name: str | None, span: Span) -> Node:
         known = ", ".join(f"`{shorten(known)}`" for known in lists)
         help = did_you_mean(name, lists, f"the lists are {known}" if lists else "declare it: `lists: {turn: {}}`")
         ctx.fail("unknown-list", f"no list is named `{shorten(name)}`", span, help=help)
-    level = Level(next(iter(lists)) if name is None else name)
-    return ctx.graph.node("position", (), (), level, interval(Fraction(1), float("inf")))
+    return ctx.graph.position(Level(next(iter(lists)) if name is None else name))
 
 
 def position_of(ctx: Context, expr: Call) -> Node:

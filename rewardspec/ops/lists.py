@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from rewardspec.ops.domain import Domain, interval
+from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_exact
 from rewardspec.ops.operator import Function, Leaf, Scan, declare
 
 ZERO = Fraction(0)
@@ -24,25 +25,28 @@ def _sums(x: Domain) -> Domain:
 
 
 def _before(values: Sequence[Any], _: Any) -> list[Any]:
-    return [None, *values[:-1]]
+    return [None, *values[:-1]][: len(values)]
 
 
 def _after(values: Sequence[Any], _: Any) -> list[Any]:
-    return [*values[1:], None]
+    return [*values[1:], None][: len(values)]
 
 
 def _so_far(values: Sequence[Any], _: Any) -> list[Any]:
-    found, total = [], ZERO
+    found: list[Any] = []
+    total: Any = ZERO
     for value in values:
-        total = total if value is None else total + value
+        total = total if value is None else elementwise_exact(ELEMENTWISE["+"], (total, value))
         found.append(total)
     return found
 
 
 def _returns(values: Sequence[Any], gamma: Any) -> list[Any]:
-    found, total = [], ZERO
+    found: list[Any] = []
+    total: Any = ZERO
     for value in reversed(values):
-        total = gamma * total if value is None else value + gamma * total
+        later = elementwise_exact(ELEMENTWISE["*"], (gamma, total))
+        total = later if value is None else elementwise_exact(ELEMENTWISE["+"], (value, later))
         found.append(total)
     return found[::-1]
 

@@ -126,7 +126,7 @@ OF_LISTS = ("position", *SCANS)
 
 @pytest.mark.parametrize("name", OF_LISTS)
 def test_every_function_of_a_list_has_an_example_that_holds(name):
-    """`|` stands between rollouts."""
+    """In torch and exactly; `|` stands between rollouts."""
     called, given, rest, result = EXAMPLE.fullmatch(FUNCTIONS[name].example).groups()
     assert called == name
     lists = [[None if v == "missing" else float(v) for v in g.split(", ")] for g in given.split(" | ")]
@@ -140,6 +140,14 @@ def test_every_function_of_a_list_has_an_example_that_holds(name):
     found = rewardspec.compile(spec)({"x": lists}, len(lists), lengths=lengths).rewards["y"]
     wanted = [float("nan") if v == "missing" else float(v) for v in result.split(", ")]
     np.testing.assert_allclose(found, wanted, atol=5e-5)
+    node = spec.program.components[0].shaped
+    start = [n for n in walk([node]) if n.op in ("column", "position")]
+    rows = [
+        tuple(tuple(Fraction(i + 1) if n.op == "position" else v for i, v in enumerate(items)) for n in start)
+        for items in [[None if v is None else Fraction(v) for v in items] for items in lists]
+    ]
+    exact = [v for items in GroupEvaluator(node, start, {})(rows, {}) for v in items]
+    np.testing.assert_allclose([float("nan") if v is None else float(v) for v in exact], wanted, atol=5e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OF_LISTS])
