@@ -47,6 +47,16 @@ keep: max(digit) > 0
 refill: mean(letters)
 advantage: (letters - mean(letters)) * (2 - 1 / copies)
 """
+CARRIED = """
+rewardspec: 1
+name: carried
+signals: {tokens: {range: [0, .inf]}, bonus: {range: [0, 100], level: group}}
+components: {digit: {values: [0, 1]}, letters: {range: [0, 1]}, length: {expr: tokens / 8, weight: -price}}
+state:
+  price: {init: 0.5, range: [0, 2], update: "price + 0.25 * (mean(tokens, over=batch) / 8 - 0.75)"}
+  level_of: {init: 0.5, range: [0, 1], by: bonus, update: 0.5 * level_of + 0.5 * mean(letters)}
+advantage: total - level_of
+"""
 
 
 def digit(completions, **_):
@@ -90,6 +100,7 @@ class Watched:
         assert [dict(row) for row in inputs] == before, "rows of the data set stay as they are"
         mode = "train" if self.model.training else "eval"
         found = {"mode": mode, "step": self.state.global_step, "out": dict(out), "given": before}
+        found["state"] = self.spec_state
         found["logged"] = list(self._logs["advantages"])
         found["extra"] = {name: list(values) for name, values in self._logs["extra"].items()}
         self.generations = [*getattr(self, "generations", []), {**self.now, **found}]
@@ -154,6 +165,7 @@ DISTRIBUTED = {
     "linear grpo": (LINEAR, "grpo", SPLIT, {}),
     "linear rloo": (LINEAR, "rloo", SPLIT, {}),
     "tokens": (TOKENS, "grpo", SPLIT, {}),
+    "state": (CARRIED, "grpo", SPLIT, {}),
     "weights": (VSPO, "grpo", {**TOGETHER, "loss_type": "dr_grpo"}, {}),
     "moved": (VSPO, "grpo", {**TOGETHER, "loss_type": "dr_grpo"}, {"move_rows": True}),
     "moved rloo": (VSPO, "rloo", TOGETHER, {"move_rows": True}),

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 from experience_makers import arguments
 from openrlhf.trainer.ppo_utils import samples_generator
 
@@ -190,3 +191,42 @@ def test_a_checkpoint_of_another_spec_is_gone_on_from_only_where_that_is_said(ch
     with pytest.raises(BindingError, match="--resume-changed") as error:
         resumed({"rewardspec": record(other, 0)})
     assert spec.fingerprint in str(error.value) and other.fingerprint in str(error.value)
+
+
+CARRIED = """\
+rewardspec: 1
+name: carried
+components: {correct: {values: [0, 1]}}
+state:
+  rate: {init: 0.5, range: [0, 1], update: "0.5 * rate + 0.5 * mean(correct, over=batch)"}
+advantage: correct - rate
+"""
+
+
+def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_not_cut():
+    adapter.install(adapter.Settings.of(rewardspec.loads(CARRIED)))
+
+    def trainer():
+        advantages = Advantages(rewardspec.loads(CARRIED))
+        return SimpleNamespace(experience_maker=SimpleNamespace(rewardspec=advantages), args=arguments())
+
+    def step(run, answers):
+        mask = torch.ones(len(answers), 2, dtype=torch.bool)
+        info = {"correct": torch.tensor(answers)}
+        index = list(range(len(answers)))
+        batch = SimpleNamespace(index=index, rewards=info["correct"], info=info, action_mask=mask)
+        (found,) = run.experience_maker.rewardspec([batch], 2)
+        return found.tolist(), run.experience_maker.rewardspec.state
+
+    batches = [[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]]
+    whole, cut, saved = trainer(), trainer(), []
+    expected = [step(whole, answers) for answers in batches]
+    assert expected[1] == ([-0.625, -0.625, 0.375, -0.625], {"rate": 0.4375})
+    assert [step(cut, answers) for answers in batches[:2]] == expected[:2]
+    hook._marked(cut, lambda first, second, states: saved.append(states))("tag", None, {"global_step": 2})
+    resumed = trainer()
+    hook._compared(resumed, lambda: saved[0])()
+    assert [step(resumed, answers) for answers in batches[2:]] == expected[2:], "bit for bit"
+    del saved[0]["rewardspec"]["state"]
+    with pytest.raises(BindingError, match="has no state, and carried carries `rate` from step to step"):
+        hook._compared(trainer(), lambda: saved[0])()

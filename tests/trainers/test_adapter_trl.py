@@ -1,5 +1,6 @@
 """Specs inside TRL's own trainers, which really train a tiny model for some steps."""
 
+import json
 import os
 import runpy
 import shutil
@@ -19,7 +20,7 @@ from tiny_model import VOCABULARY, tiny_model, tiny_tokenizer
 from trl import GRPOTrainer, RLOOConfig, RLOOTrainer, SFTTrainer
 from trl.experimental.async_grpo import AsyncGRPOTrainer
 from trl.experimental.online_dpo import OnlineDPOTrainer
-from trl_runs import LINEAR, TOKENS, VSPO, data_set, digit, letters, settings, trainer
+from trl_runs import CARRIED, LINEAR, TOKENS, VSPO, data_set, digit, letters, settings, trainer
 
 import rewardspec
 from rewardspec.adapters.trl import (
@@ -128,6 +129,83 @@ def test_schedule_goes_on_after_resuming(tmp_path):
     assert_by_hand(again.generations, total_steps=4)
     weights = [logs["rewardspec/weight/letters"] for logs in again.state.log_history if "loss" in logs]
     assert weights == pytest.approx([10, 12.5, 15, 17.5])
+
+
+# State
+
+
+def assert_carried(batches, size):
+    """The advantages and states of `CARRIED` by hand. batches: for each the generations of its processes."""
+    price, level_of = 0.5, {}
+    for parts in batches:
+        rows, completions, ids = ([x for part in parts for x in part[k]] for k in ("rows", "completions", "ids"))
+        scores, tokens = letters(completions), [len(own) for own in ids]
+        levels = [level_of.get(row["bonus"], 0.5) for row in rows]
+        totals = [a + b - price * n / 8 for a, b, n in zip(digit(completions), scores, tokens, strict=True)]
+        expected = [total - level for total, level in zip(totals, levels, strict=True)]
+        found = [a for part in parts for a in part["out"]["advantages"].tolist()]
+        assert found == pytest.approx(expected, abs=1e-6)
+        if parts[0]["mode"] == "train":
+            price += 0.25 * (sum(tokens) / len(tokens) / 8 - 0.75)
+            for i in range(0, len(rows), size):  # no two groups of a batch are of one prompt
+                level_of.pop(rows[i]["bonus"], None)
+                level_of[rows[i]["bonus"]] = 0.5 * levels[i] + 0.5 * sum(scores[i : i + size]) / size
+        for part in parts:
+            assert part["state"]["price"] == pytest.approx(price)
+            assert [key for key, _ in part["state"]["level_of"]] == [*level_of]
+            assert [value for _, value in part["state"]["level_of"]] == pytest.approx([*level_of.values()])
+            assert part["state"] == parts[0]["state"], "bit for bit on every process"
+
+
+@KINDS
+def test_state_goes_from_batch_to_batch_and_evaluation_changes_none(tmp_path, kind):
+    changes = {"eval_strategy": "steps", "eval_steps": 2}
+    run = trainer(tmp_path, CARRIED, kind, changes=changes, evaluated=data_set(4))
+    run.train()
+    assert len(of(run.generations, "eval")) >= 2
+    assert_carried([[g] for g in run.generations], 4)
+    assert len(run.spec_state["level_of"]) == 4 and run.spec_state["price"] != 0.5
+
+
+def test_state_is_saved_and_a_resumed_run_equals_one_that_was_not_cut(tmp_path):
+    changes = {"save_strategy": "steps", "save_steps": 2}
+    run = trainer(tmp_path, CARRIED, changes=changes)
+    run.train()
+    again = trainer(tmp_path, CARRIED, changes=changes)
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert len(again.generations) == 2
+    for whole, resumed in zip(run.generations[2:], again.generations, strict=True):
+        assert torch.equal(whole["out"]["advantages"], resumed["out"]["advantages"])
+        assert whole["state"] == resumed["state"]
+    file = tmp_path / "checkpoint-2" / "rewardspec.json"
+    saved = json.loads(file.read_text())
+    assert saved["state"] == run.generations[1]["state"] and saved["fingerprint"] == run.spec.fingerprint
+    for record, said in (
+        ({**saved, "state": {"price": 3, "level_of": []}}, "does not fit carried: state `price` is 3"),
+        ({"fingerprint": run.spec.fingerprint}, "checkpoint-2 has no state, and carried carries `price`, `level_of`"),
+        (None, "has no state"),
+    ):
+        file.unlink() if record is None else file.write_text(json.dumps(record))
+        with pytest.raises(BindingError, match=said):
+            again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+
+
+def test_installed_spec_carries_state(tmp_path, monkeypatch):
+    for kind in (GRPOTrainer, RLOOTrainer):
+        monkeypatch.setattr(kind, "__init__", kind.__init__)
+    monkeypatch.setattr("rewardspec.adapters.trl.installation._installed", {})
+    install(CARRIED)
+    changes = {"max_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    run = GRPOTrainer(
+        model=tiny_model(),
+        reward_funcs=[letters, digit],
+        args=settings(tmp_path, **changes),
+        train_dataset=data_set(),
+        processing_class=tiny_tokenizer(),
+    )
+    run.train()
+    assert json.loads((tmp_path / "checkpoint-1" / "rewardspec.json").read_text())["state"] == run.spec_state
+    assert len(run.spec_state["level_of"]) == 1
 
 
 def test_schedule_runs_over_epochs_where_max_steps_is_not_set(tmp_path):
@@ -558,6 +636,12 @@ def test_two_processes_with_a_group_on_both(distributed, name):
         assert a["given"][2] == b["given"][0], "a row of the middle group on either process"
         both = a["out"]["advantages"].tolist() + b["out"]["advantages"].tolist()
         assert a["logged"][-6:] == pytest.approx(both) and b["logged"] == a["logged"]
+
+
+def test_two_processes_have_one_state(distributed):
+    batches = list(zip(*(run["generations"] for run in distributed["state"]), strict=True))
+    assert len(batches) == 3
+    assert_carried(batches, 2)
 
 
 def test_two_processes_draw_reward_tokens_for_the_global_groups(distributed):

@@ -139,6 +139,7 @@ def test_functions_that_do_not_match_are_refused():
         (OWN.replace("weight: 2", "weight: 1 + step"), "async reads `step`, which the worker does not know"),
         (OWN.replace("weight: 2", "weight: 1 + progress"), "async reads `progress`"),
         (OWN + "keep: std(total) > 0\nrefill: mean(total)\n", "async has `refill`"),
+        (OWN + "state:\n  s: {init: 0, range: [0, 1], update: s}\n", "async carries state from batch to batch"),
         (
             OWN + "condition:\n  tokens: {high: h, low: l}\n  prior: {high: 0.5}\n  template: '{token}'\n",
             "reward tokens",

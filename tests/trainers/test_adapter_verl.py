@@ -935,6 +935,54 @@ def test_a_checkpoint_knows_its_spec_and_a_run_under_another_does_not_go_on(tmp_
     assert "has no record of its spec" in caplog.text
 
 
+STATE = """\
+state:
+  price: {init: 0.5, range: [-9, 9], update: "price + 0.25 * mean(c, over=batch)"}
+  level_of: {init: 0.5, range: [0, 1], by: task, update: 0.5 * level_of + 0.5 * mean(b)}
+"""
+
+
+def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_not_cut(tmp_path, caplog):
+    from rewardspec.adapters.verl.checkpoints import check_checkpoint, mark_checkpoint
+
+    head = "rewardspec: 1\nname: carried\nsignals: {task: {range: [0, 9], level: group}}\ncomponents:\n"
+    head += "".join(f"  {k}: {{range: [-9, 9], weight: {w}}}\n" for k, w in WEIGHTS.items())
+    (tmp_path / "spec.yaml").write_text(head + STATE + "advantage: grpo + price - level_of\n")
+    (tmp_path / "plain.yaml").write_text(head + "advantage: grpo\n")
+    where = f"trainer.default_local_dir={tmp_path}"
+
+    def trainer(*more, spec="spec.yaml", step=0):
+        config = checked(where, *more, spec=tmp_path / spec)
+        return SimpleNamespace(config=config, global_steps=step, rewardspec=Advantages(*verl_settings.settings(config)))
+
+    def step(run, seed):
+        data = batch_of(seed, [2, 3, 4])
+        data.non_tensor_batch["task"] = np.array([(int(u[-1]) + seed) % 4 for u in data.non_tensor_batch["uid"]])
+        mask, rewards = data.batch["response_mask"], data.batch["token_level_rewards"]
+        found = run.rewardspec(of_data_proto(trainer_like(), data, mask, rewards), mask, seed, 10)
+        return found.tolist(), run.rewardspec.state
+
+    whole = trainer()
+    expected = [step(whole, seed) for seed in range(4)]
+    assert len({state["price"] for _, state in expected}) == 4 and len(expected[-1][1]["level_of"]) == 4
+    cut = trainer(step=2)
+    assert [step(cut, seed) for seed in range(2)] == expected[:2]
+    mark_checkpoint(cut)
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("2")  # as verl leaves it
+    resumed = trainer()
+    check_checkpoint(resumed)
+    assert [step(resumed, seed) for seed in (2, 3)] == expected[2:], "bit for bit"
+    file = tmp_path / "global_step_2" / record.FILE
+    found = json.loads(file.read_text())
+    del found["state"]
+    file.write_text(json.dumps(found))
+    with pytest.raises(BindingError, match="global_step_2 has no state, and carried carries `price`, `level_of`"):
+        check_checkpoint(trainer())
+    anyway = trainer("+algorithm.rewardspec.resume_changed=true")
+    check_checkpoint(anyway)
+    assert anyway.rewardspec.state == {"price": 0.5, "level_of": []} and "has no state" in caplog.text
+
+
 def test_a_checkpoint_of_another_version_says_so_and_prints_nothing_raw(tmp_path):
     spec = rewardspec.load(EXAMPLE / "spec.yaml")
     then = record.record(spec, 0)
