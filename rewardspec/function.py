@@ -248,6 +248,8 @@ _SENT = {
     "Layout": "layout",
     "ListResult": "lists",
     "ListBatch": "lists",
+    "IdBatch": "ids",
+    "IdListBatch": "ids",
     "Items": "lists",
     "Segments": "lists",
 }  # classes of a module, and their modules in the package

@@ -50,7 +50,7 @@ advantage: (letters - mean(letters)) * (2 - 1 / copies)
 CARRIED = """
 rewardspec: 1
 name: carried
-signals: {tokens: {range: [0, .inf]}, bonus: {range: [0, 100], level: group}}
+signals: {tokens: {range: [0, .inf]}, bonus: {id: true, level: group}}
 components: {digit: {values: [0, 1]}, letters: {range: [0, 1]}, length: {expr: tokens / 8, weight: -price}}
 state:
   price: {init: 0.5, range: [0, 2], update: "price + 0.25 * (mean(tokens, over=batch) / 8 - 0.75)"}

@@ -180,7 +180,7 @@ STATE = Part(
             Pair(_NUMBER), "lowest and highest value, to which it is held; `.inf` for no bound", required=True
         ),
         "update": Key(_FORMULA, "the value after the batch", required=True),
-        "by": Key(_A_NAME, "a signal of group level: one value for each of its values"),
+        "by": Key(_A_NAME, "a signal of group level with `id: true`: one value for each id"),
         "most": Key(One({"type": ["integer", "string"], "minimum": 1}), "the most keys that are kept (default 100000)"),
     },
     may_be_empty=False,

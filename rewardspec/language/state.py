@@ -110,7 +110,7 @@ def _by(name: str, block: Block, columns: Mapping[str, Column], damaged: set[str
         return None
     column = columns.get(scalar.text)
     if column is None:
-        help = did_you_mean(scalar.text, columns, "declare it under `signals:`, with `level: group`")
+        help = did_you_mean(scalar.text, columns, f"declare it: `{scalar.text}: {{id: true, level: group}}`")
         report.error("unknown-name", f"no signal is named `{shorten(scalar.text)}`", scalar.span, help=help)
     elif column.level is not Level.GROUP:
         report.error(
@@ -119,6 +119,14 @@ def _by(name: str, block: Block, columns: Mapping[str, Column], damaged: set[str
             scalar.span,
             labels=(Label(column.span, "the signal"),),
             help="declare the signal with `level: group`",
+        )
+    elif not column.domain.nominal:
+        report.error(
+            "not-an-id",
+            f"the keys of `{name}` are ids or names, and the values of `{column.name}` are numbers",
+            scalar.span,
+            labels=(Label(column.span, "the signal"),),
+            help=f"declare it as `{column.name}: {{id: true, level: group}}`",
         )
     else:
         return column.name

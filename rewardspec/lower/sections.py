@@ -92,8 +92,7 @@ def carried_state(ctx: Context, state: State) -> StateValue:
         node = number(ctx, state.update, ctx.user)
     finally:
         ctx.keep = keep
-    if node.domain.symbols:
-        ctx.fail("not-a-number", f"`{state.name}` is a number, and its update is a name", state.update.span)
+    refuse_nominal(ctx, node, state.update)
     refuse_nominal(ctx, node, state.update)
     level = state.column.level
     if node.level > level:

@@ -945,7 +945,7 @@ state:
 def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_not_cut(tmp_path, caplog):
     from rewardspec.adapters.verl.checkpoints import check_checkpoint, mark_checkpoint
 
-    head = "rewardspec: 1\nname: carried\nsignals: {task: {range: [0, 9], level: group}}\ncomponents:\n"
+    head = "rewardspec: 1\nname: carried\nsignals: {task: {id: true, level: group}}\ncomponents:\n"
     head += "".join(f"  {k}: {{range: [-9, 9], weight: {w}}}\n" for k, w in WEIGHTS.items())
     (tmp_path / "spec.yaml").write_text(head + STATE + "advantage: grpo + price - level_of\n")
     (tmp_path / "plain.yaml").write_text(head + "advantage: grpo\n")

@@ -19,7 +19,7 @@ name: carried
 signals:
   tokens: {range: [0, .inf]}
   score: {range: [0, 1], missing: ignore}
-  prompt: {range: [0, 1000], level: group}
+  prompt: {id: true, level: group}
 components:
   correct: {values: [0, 1]}
   length: {expr: tokens / 4000, weight: -price}
@@ -151,7 +151,7 @@ def test_the_order_of_rows_and_the_layout_of_groups_change_no_state(fn):
 
 
 def test_keys_are_texts_or_whole_numbers_and_names():
-    text = TEXT.replace("prompt: {range: [0, 1000], level: group}", "prompt: {values: [easy, hard], level: group}")
+    text = TEXT.replace("prompt: {id: true, level: group}", "prompt: {values: [easy, hard], level: group}")
     fn = rewardspec.compile(rewardspec.loads(text))
     columns = {"correct": [1, 0], "tokens": [4000, 4000], "score": [1, 1], "prompt": ["hard", "hard"]}
     assert fn(columns, 2, state=fn.initial_state()).state["level_of"] == [["hard", 0.625]]
@@ -257,7 +257,7 @@ def test_the_emitted_module_alone_carries_state(fn):
 
 LOGGED = """\
 rewardspec: 1
-signals: {prompt: {range: [0, 9], level: group}}
+signals: {prompt: {id: true, level: group}}
 components: {correct: {values: [0, 1]}}
 state:
   level_of: {init: 0.5, range: [0, 1], by: prompt, update: 0.75 * level_of + 0.25 * mean(correct)}

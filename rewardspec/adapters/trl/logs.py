@@ -60,7 +60,7 @@ def _means(columns: dict, declared: dict) -> dict[str, float]:
         rows = torch.stack([column.double().cpu() for column in tensors.values()])
         found = dict(zip(tensors, rows.nanmean(1).tolist(), strict=True))
     for name, column in columns.items():
-        if name not in found and declared[name].domain.symbols is None:
+        if name not in found and not declared[name].domain.nominal:
             present = [value for value in column if value is not None and value == value]
             found[name] = sum(present) / len(present) if present else float("nan")
     return found

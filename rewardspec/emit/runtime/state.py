@@ -5,6 +5,7 @@ import math
 import torch
 
 from rewardspec.emit.runtime.columns import RolloutError, _expected, _too_large
+from rewardspec.emit.runtime.ids import _plain_id
 
 
 def _ends(options):
@@ -163,10 +164,7 @@ def _keys_of_groups(batch, column, name):
         column = column.tolist()
     keys = []
     for row in rows:
-        key = column[row]
-        key = key.item() if hasattr(key, "item") else key
-        key = int(key) if isinstance(key, float) and key.is_integer() else key
-        key = None if key != key else key
+        key, _ = _plain_id(column[row])
         if key is not None and type(key) not in (str, int):
             raise RolloutError(
                 f"column `{name}` is {key!r:.80} at rollout {row} of group {batch.label(row)!r:.80}: "
