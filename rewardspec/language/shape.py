@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rewardspec.language.declarations import NO_LISTS
 from rewardspec.language.keys import (
     COMPONENT,
     SIGNAL,
@@ -24,6 +25,7 @@ from rewardspec.language.keys import (
     Several,
 )
 from rewardspec.language.place import Place
+from rewardspec.syntax.expression import KEYWORDS, NAME
 from rewardspec.syntax.foreign import KEYS, PART_KEYS, WORDS, help_for
 from rewardspec.syntax.yaml import Mapping, Node, Scalar, Sequence, read_yaml
 from rewardspec.text.diagnostics import Report, shorten
@@ -115,8 +117,9 @@ def read_shape(source: Source, report: Report) -> Block | None:
             help="begin it with `rewardspec: 1`",
         )
     lists = root.get("lists")
-    named = tuple(key.text for key, _ in lists.items) if isinstance(lists, Mapping) else ()
-    found = _Checker(report, named).keyed(root, root.span, SPEC)
+    named = [key.text for key, _ in lists.items] if isinstance(lists, Mapping) else []
+    named = [name for name in named if NAME.match(name) and name not in KEYWORDS | NO_LISTS]
+    found = _Checker(report, tuple(named)).keyed(root, root.span, SPEC)
     assert found is not None
     found.held.setdefault("rewardspec", Scalar(Span(source, 0, 0), VERSION))
     return found

@@ -44,6 +44,8 @@ def scan(ctx: Context, expr: Call, scope: Scope) -> Value:
     name, (first, *rest) = expr.function.text, expr.arguments
     parameter = None
     given = [*rest, *(value for _, value in expr.keywords)]
+    if len(given) > 1:
+        ctx.fail("duplicate-argument", "`gamma` is given twice", given[1].span, help="keep one of them")
     if name == "returns":
         parameter = number(ctx, given[0], scope).constant if given else Fraction(1)
         if parameter is None or not 0 <= parameter <= 1:

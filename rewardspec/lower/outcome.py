@@ -23,7 +23,9 @@ def right_rollouts(ctx: Context) -> Truth:
                 "wrong-level",
                 f"`outcome` must differ between rollouts; this is one value per {truth.holds.level}",
                 expr.span,
-                help="compare a value of each rollout: `correct >= 1`",
+                help="compare a value of each rollout: `correct >= 1`"
+                if truth.holds.level < Level.ROLLOUT
+                else "reduce it: `any(..., over=rollout)`, `all(..., over=rollout)`",
             )
         if truth.holds.domain.constant is not None and not ctx.declared.given:
             always = bool(truth.holds.domain.constant)

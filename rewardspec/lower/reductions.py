@@ -120,7 +120,7 @@ def reduced(
         have = "one value for the batch" if x.level is Level.BATCH else "one value for each group"
         have = "one value for each rollout" if x.level is Level.ROLLOUT else have
         spelling = f"write `{text}` without `{name}`"
-        if x.level is Level.GROUP:
+        if x.level is Level.GROUP and over is Level.GROUP:
             spelling = f"did you mean `{name}({text}, over=batch)`?"
         ctx.fail(
             "wrong-level",

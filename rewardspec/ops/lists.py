@@ -56,7 +56,13 @@ def _scan(name: str, about: str, example: str, exact: Callable[..., Any], domain
     declare(
         Scan(
             name=name,
-            function=Function(("x", parameter) if parameter else ("x",), 1, about=about, example=example),
+            function=Function(
+                ("x", parameter) if parameter else ("x",),
+                1,
+                (parameter,) if parameter else (),
+                about=about,
+                example=example,
+            ),
             exact=exact,
             domain=domain,
             parameter=parameter,

@@ -59,7 +59,7 @@ class Function:
 
     def signature(self, name: str) -> str:
         parts = [p if i < self.required else f"{p}=..." for i, p in enumerate(self.parameters)]
-        parts += ["..."] * self.rest + [f"{k}=..." for k in self.keywords]
+        parts += ["..."] * self.rest + [f"{k}=..." for k in self.keywords if k not in self.parameters]
         return f"{name}({', '.join(parts)})"
 
 
