@@ -11,6 +11,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import inf
 
+from rewardspec.groups.renaming import id_points
 from rewardspec.ir.node import Node, walk
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Domain, Level
@@ -30,22 +31,22 @@ EVENLY: PolicyModel = {}  # all values of a column are equally likely
 
 
 def column_points(
-    program: Program, roots: Sequence[Node], model: PolicyModel = EVENLY, gaps: bool = False
+    program: Program, roots: Sequence[Node], size: int, model: PolicyModel = EVENLY, gaps: bool = False
 ) -> tuple[dict[Node, Odds], dict[str, Odds], bool]:
     """Points of each column with their probabilities: of rollout columns by node, of group columns by name.
 
-    The third result is whether the points represent all values. gaps: also try as missing a column that may be
-    missing while its gate is closed.
+    The third result is whether the points represent all values. size: of the largest groups, which can have as many
+    different ids. gaps: also try as missing a column that may be missing while its gate is closed.
     """
     nodes = walk(roots)
     if any(node.level.listed for node in nodes):
         raise HasLists("rollouts with lists are not enumerated yet")
-    users, complete = users_of(nodes), True
+    users, complete, ids = users_of(nodes), True, id_points(nodes, size).of
     fine: dict[Node, Odds] = {}
     coarse: dict[str, Odds] = {}
     for node in (n for n in nodes if n.op == "column"):
         column = program.column(node.attributes[0])
-        points, all_cases = points_of(column.domain, node, users, node in roots)
+        points, all_cases = (ids[node], True) if node in ids else points_of(column.domain, node, users, node in roots)
         found: list[Point] = [*points]
         complete = complete and all_cases
         if column.missing == "ignore":

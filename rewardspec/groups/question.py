@@ -10,13 +10,14 @@ import random
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations_with_replacement, product
-from math import comb, inf
+from itertools import product
+from math import inf
 from typing import NamedTuple
 
 from rewardspec.groups.batch import normalisation, over_batch, without_batch
 from rewardspec.groups.moments import Moment, moments_of
 from rewardspec.groups.points import Point, column_points, users_of
+from rewardspec.groups.renaming import Renaming, id_points
 from rewardspec.groups.states import is_boundary, of_rollout
 from rewardspec.ir.checks import demand, find_checks
 from rewardspec.ir.exact import GroupEvaluator
@@ -59,7 +60,8 @@ class Question:
 
     root: the advantage before the batch's normalisation. normalisation: what that can do to it: "none", "scale" or
     "shift" (and scale). most_tried: rows of columns to try for the states of one rollout. gaps: also try columns as
-    missing that may be missing while their gate is closed.
+    missing that may be missing while their gate is closed. largest: the size of the largest groups to try, which tells
+    how many different ids they can have.
 
     nodes: the advantage, shaped components, guarantees and outcome. fine: columns of rollout level with their points;
     coarse: columns of group and batch level, by name. moments: of training. complete: whether points and moments
@@ -72,27 +74,33 @@ class Question:
     normalisation: str
     most_tried: int = 16 * MOST_ROLLOUT_STATES
     gaps: bool = False
+    largest: int = 3
 
     @classmethod
     def of(
-        cls, spec: Spec, most_tried: int = 16 * MOST_ROLLOUT_STATES, eps: Fraction = Fraction(0), gaps: bool = False
+        cls,
+        spec: Spec,
+        most_tried: int = 16 * MOST_ROLLOUT_STATES,
+        eps: Fraction = Fraction(0),
+        gaps: bool = False,
+        largest: int = 3,
     ) -> Question:
         """The question about a spec with this eps. Raises SpecError if the spec has an error with it."""
         program = spec.varied(given={**spec.declarations.given, "eps": eps}, decide=_before_batch).program
         root = _before_batch(program.graph, program.advantage)
-        return cls(spec, program, root, normalisation(program.graph, program.advantage), most_tried, gaps)
+        return cls(spec, program, root, normalisation(program.graph, program.advantage), most_tried, gaps, largest)
 
     def __post_init__(self) -> None:
         program = self.program
         shaped = [component.shaped for component in program.components]
         right = [] if program.outcome is None else [program.outcome.holds, program.outcome.fails]
         self.nodes = [self.root, *shaped, *program.guarantees.values(), *right]
-        fine, coarse, complete = column_points(program, self.nodes, gaps=self.gaps)
+        fine, coarse, complete = column_points(program, self.nodes, self.largest, gaps=self.gaps)
         self.fine = {node: list(points) for node, points in fine.items()}
         self.coarse = {name: list(points) for name, points in coarse.items()}
         self.moments, self.all_moments = moments_of(self.nodes)
         self.complete = complete and self.all_moments
-        self.intervals = not complete and any(n.domain.values is None for n in fine)
+        self.intervals = not complete and any(n.domain.values is None and not n.domain.ids for n in fine)
 
     @cached_property
     def ends(self) -> Node | None:
@@ -187,6 +195,16 @@ class Question:
         ], complete
 
     @cached_property
+    def _renaming(self) -> Renaming:
+        """The states by what they are but for the names of ids."""
+        states, _ = self.states()
+        names = [n for n in id_points(walk(self.nodes), self.largest).free.items() if n[0] in self.fine]
+        if not names:
+            return Renaming([], list(range(len(states))))
+        node, free = names[0]
+        return Renaming.of(states, list(self.fine).index(node), free)
+
+    @cached_property
     def kinds(self) -> list[Kind]:
         """The kinds of groups: all values of group and batch columns, at all moments."""
         return [
@@ -197,11 +215,12 @@ class Question:
 
     def places(self, size: int, seed: int) -> tuple[list[list[Places]], bool]:
         """The groups to try of each of the `kinds`, rollouts as indices into `states()`, and whether these are all."""
-        states, complete = self.states()
-        count, kinds = comb(len(states) + size - 1, size), self.kinds
+        (states, complete), renaming, kinds = self.states(), self._renaming, self.kinds
+        complete = complete and (size <= self.largest or not any(n.domain.ids for n in self.fine))
+        count = renaming.count(size)
         most = min(MOST_TRIED_GROUPS, MOST_NODE_VALUES // (size * len(walk(self.nodes))))
         if count * len(kinds) <= most:
-            rows = list(combinations_with_replacement(range(len(states)), size))
+            rows = [row for row, _ in renaming.groups(size)]
             return [rows] * len(kinds), complete and self.complete
         draw = random.Random(seed)
         places = range(len(states))

@@ -38,7 +38,7 @@ def policy(program: Program, rates: Mapping[str, Fraction | float]) -> PolicyMod
     success is the greater one. Raises ValueError for any other name.
     """
     roots = [program.advantage, *(c.shaped for c in program.components)]
-    fine, *_ = column_points(program, roots)
+    fine, *_ = column_points(program, roots, 1)
     nodes = {node.attributes[0]: node for node in fine}
     model: dict[str, dict[Point, float]] = {}
     for name, rate in rates.items():
@@ -47,6 +47,8 @@ def policy(program: Program, rates: Mapping[str, Fraction | float]) -> PolicyMod
         if len(columns) != 1 or not columns <= nodes.keys() or subject.level is not Level.ROLLOUT:
             raise ValueError(f"`{name}` does not depend on exactly one rollout column, so it cannot have a rate")
         (column,) = columns
+        if nodes[column].domain.ids:
+            raise ValueError(f"`{name}` depends on the id `{column}`, so it cannot have a rate")
         if column in model:
             raise ValueError(f"`{name}` is a second rate of the column `{column}`: keep one of them")
         points = [value for value in fine[nodes[column]] if value is not None]

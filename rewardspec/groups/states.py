@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement
-from math import comb, factorial
+from functools import cached_property
+from math import factorial
 from typing import TypeVar
 
 from rewardspec.groups.batch import over_batch
 from rewardspec.groups.joint import FEWEST_TRIED, MOST_JOINT_STATES, combinations, joint_values
 from rewardspec.groups.parts import connected
 from rewardspec.groups.points import EVENLY, Point, PolicyModel, column_points, users_of
+from rewardspec.groups.renaming import Renaming, id_points
 from rewardspec.ir.exact import Value
 from rewardspec.ir.node import Node, is_elementwise, walk
 from rewardspec.lower.program import Program
@@ -29,25 +30,34 @@ Rollouts = tuple[tuple[Value, ...], ...]  # of a group, each the values of `Stat
 class States:
     """The states of one rollout, as values of `start`, and those of a group's own columns, with their probabilities.
 
-    complete: whether these are all states.
+    complete: whether these are all states. free: of a node of `start` that is an id, values that can be renamed.
     """
 
     start: tuple[Node, ...]
     rollouts: dict[tuple[Value, ...], float]
     groups: list[tuple[dict[str, Point], float]]
     complete: bool
+    free: tuple[Node, tuple[Fraction, ...]] | None = None
+
+    @cached_property
+    def renaming(self) -> Renaming:
+        """The states by what they are but for the names of ids."""
+        if self.free is None:
+            return Renaming([], list(range(len(self.rollouts))))
+        node, values = self.free
+        return Renaming.of(list(self.rollouts), self.start.index(node), values)
 
     def count(self, size: int) -> int:
-        """The number of groups of `size` rollouts, up to their order."""
-        return comb(len(self.rollouts) + size - 1, size) * len(self.groups)
+        """The number of groups of `size` rollouts, up to their order and to names of ids."""
+        return self.renaming.count(size) * len(self.groups)
 
     def each_group(self, size: int, most: int, seed: int = 0) -> Iterator[tuple[Rollouts, dict[str, Point], float]]:
         """All groups, or `most` drawn at random: rollouts, columns of the group, probability."""
         rollouts, weights = list(self.rollouts), list(self.rollouts.values())
         if self.count(size) <= most:
             for group, odds in self.groups:
-                for places in combinations_with_replacement(range(len(rollouts)), size):
-                    mass = odds * factorial(size)
+                for places, ways in self.renaming.groups(size):
+                    mass = odds * ways * factorial(size)
                     for place, n in Counter(places).items():
                         mass *= weights[place] ** n / factorial(n)
                     yield tuple(rollouts[i] for i in places), group, mass
@@ -62,6 +72,7 @@ def find_states(
     program: Program,
     roots: Sequence[Node],
     given: Mapping[str, Fraction],
+    size: int,
     model: PolicyModel = EVENLY,
     start: Sequence[Node] | None = None,
     allowance: Allowance | None = None,
@@ -69,12 +80,13 @@ def find_states(
     """The states that the values of `roots` depend on.
 
     A state holds the values of `start`, not of columns: columns that give equal values are one state. By default these
-    are the nodes that a rollout's own columns decide. model: probabilities of column values; columns that it does not
-    mention have equally likely values. allowance: if it is too small, some states are drawn at random.
+    are the nodes that a rollout's own columns decide. size: of the groups. model: probabilities of column values;
+    columns that it does not mention have equally likely values. allowance: if it is too small, some states are drawn at
+    random.
     """
     allowance = allowance or Allowance()
     nodes = walk(roots)
-    points, coarse, complete = column_points(program, roots, model)
+    points, coarse, complete = column_points(program, roots, size, model)
     own = of_rollout(nodes)
     if start is None:
         users = users_of(nodes)
@@ -88,6 +100,7 @@ def find_states(
     joint, all_cases = combinations([list(values.items()) for _, values in blocks], MOST_JOINT_STATES)
     groups, all_groups = combinations([list(values.items()) for values in coarse.values()], MOST_JOINT_STATES)
     place = [order.index(n) for n in start]
+    free = next((pair for pair in id_points(nodes, size).free.items() if pair[0] in start), None)
     rollouts: dict[tuple[Value, ...], float] = {}
     for parts, mass in joint:
         row = [v for part in parts for v in part]
@@ -98,6 +111,7 @@ def find_states(
         rollouts,
         [(dict(zip(coarse, state, strict=True)), mass) for state, mass in groups],
         complete and all_cases and all_groups,
+        free,
     )
 
 

@@ -80,7 +80,9 @@ def _points(column: Node, order: Sequence[Node]) -> Points:
     """Values of a column: its ends, some between, and both sides of constants that it is compared with."""
     domain = column.domain
     limits = {a.constant for n in order if column in n.args for a in n.args if a.constant is not None}
-    if domain.values is not None:
+    if domain.ids:
+        found = {Fraction(i) for i in range(4)}
+    elif domain.values is not None:
         found = set(domain.values if len(domain.values) <= 16 else (*domain.values[::16], domain.values[-1]))
     else:
         lo, hi = _ends(domain)

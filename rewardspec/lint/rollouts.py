@@ -32,10 +32,13 @@ def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node],
         return None
     users = users_of(order)
     columns = [n for n in order if n.op == "column"]
-    endless = sum(n.domain.values is None for n in columns)
+    endless = sum(n.domain.values is None and not n.domain.ids for n in columns)
     between = int(MOST_ROLLOUTS ** (1 / max(1, endless))) // 4
     points = []
     for node in columns:
+        if node.domain.ids:  # only which of them are equal counts
+            points.append([Fraction(i) for i in range(len(columns))])
+            continue
         found = set(points_of(node.domain, node, users, is_result=True)[0])
         if node.domain.values is None:
             lo, hi = min(found), max(found)

@@ -98,10 +98,14 @@ def step_of(value: object) -> int:
     return value
 
 
-def value_of(column: Column, value: object) -> str | float | None:
+def value_of(column: Column, value: Any) -> Any:
     """A value as the compiled function takes it; None if missing. Raises ValueError with the reason."""
     if value is None or (isinstance(value, float) and value != value):
         return None
+    if column.domain.ids:
+        if isinstance(value, list | dict) or (isinstance(value, float) and not value.is_integer()):
+            raise ValueError(f"is {shorten(repr(value))}: an id must be a text or a whole number")
+        return value
     symbols = column.domain.symbols
     if symbols is not None:
         if not isinstance(value, str):

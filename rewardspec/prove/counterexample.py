@@ -78,6 +78,8 @@ def _without(decider: Decider, guarantee: Node, group: Group, rollout: int, colu
 def _shown(value: Point, node: Node) -> float | str | None:
     if value is None:
         return None
+    if node.domain.ids:
+        return f"id {int(value) + 1}"
     return node.domain.symbols[int(value)] if node.domain.symbols else float(value)
 
 

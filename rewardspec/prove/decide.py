@@ -52,7 +52,7 @@ class Decider:
     @cached_property
     def _without_eps(self) -> Decider | None:
         spec = self.question.spec
-        return Decider(Question.of(spec)) if spec.declarations.eps else None
+        return Decider(Question.of(spec, largest=self.question.largest)) if spec.declarations.eps else None
 
     def _evaluator(self, node: Node, moment: Moment) -> GroupEvaluator:
         key = (node, *moment.items())

@@ -14,7 +14,8 @@ from rewardspec.groups.moments import Moment
 from rewardspec.groups.points import Point
 from rewardspec.groups.question import Question
 from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.node import walk
+from rewardspec.ir.node import Node, walk
+from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import Number, sign
@@ -85,7 +86,8 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
 
     Advantages are compared before the batch's normalisation, with eps 0.
     """
-    questions = Question.of(before), Question.of(after)
+    largest = max(sizes, default=1)
+    questions = Question.of(before, largest=largest), Question.of(after, largest=largest)
     moments, all_moments = _moments(questions)
     shown = times_read(before) | times_read(after)
     evaluators = [[GroupEvaluator(q.root, list(q.fine), moment) for q in questions] for moment in moments]
@@ -94,6 +96,8 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
         for node, points in question.fine.items():
             known = columns.setdefault(node.attributes[0], [])
             known += [p for p in points if p not in known]
+    ids = _ids(questions, largest)
+    columns |= {name: points for name, points in ids.items() if name in columns}
     left_out = dict.fromkeys(["some domains are intervals"] if any(q.intervals for q in questions) else [])
     if not all_moments:
         left_out[f"schedules were compared at {len(moments)} moments only"] = None
@@ -117,7 +121,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
         when: dict[str, float] = {}
         work = sum(len(walk([q.root])) for q in questions) * size * len(moments)
         allowance = Allowance(MOST_EFFORT // len(sizes))
-        groups, is_all = _groups(columns, questions, size, work)
+        groups, is_all = _groups(columns, questions, ids, size, work)
         for looked_at, (members, coarse) in enumerate(groups):
             if allowance.is_spent:
                 groups, is_all = groups[:looked_at], False
@@ -169,12 +173,22 @@ def _moments(questions: tuple[Question, Question]) -> tuple[list[Moment], bool]:
     return once, all(question.all_moments for question in questions)
 
 
+def _ids(questions: tuple[Question, Question], size: int) -> Points:
+    """The points of the ids that a spec reads: enough for all of them to differ, whichever of them are compared."""
+    found: dict[str, Node] = {}
+    for question in questions:
+        found |= {n.attributes[0]: n for n in walk(question.nodes) if n.op == "column" and n.domain.ids}
+    count = sum(size if n.level >= Level.ROLLOUT else 1 for n in found.values())
+    missing: list[Point] = [None]
+    return {name: [*map(Fraction, range(count)), *missing * n.domain.missing] for name, n in found.items()}
+
+
 def _floats(values: dict[str, Point]) -> dict[str, float | None]:
     return {name: None if value is None else float(value) for name, value in values.items()}
 
 
 def _groups(
-    columns: Points, questions: tuple[Question, Question], size: int, work: int
+    columns: Points, questions: tuple[Question, Question], ids: Points, size: int, work: int
 ) -> tuple[list[tuple[Rollouts, dict[str, Point]]], bool]:
     """The groups to compare, over all columns that either spec reads, and whether these are all.
 
@@ -183,7 +197,7 @@ def _groups(
     coarse: Points = {}
     for question in questions:
         for name, points in question.coarse.items():
-            coarse[name] = list(dict.fromkeys([*coarse.get(name, []), *points]))
+            coarse[name] = ids.get(name) or list(dict.fromkeys([*coarse.get(name, []), *points]))
     states = prod(map(len, columns.values()))
     if comb(states + size - 1, size) * prod(map(len, coarse.values())) <= min(
         MOST_COMPARED_GROUPS, MOST_COMPARED_VALUES // work
@@ -207,7 +221,8 @@ def _allows(question: Question, columns: Points, members: Rollouts, coarse: dict
         at = names.index(node.attributes[0])
         if any((value := m[at]) is not None and value not in node.domain for m in members):
             return False
-    return all(coarse[name] in points for name, points in question.coarse.items())
+    given = question.program.column
+    return all(coarse[name] in points or given(name).domain.ids for name, points in question.coarse.items())
 
 
 def _advantages(

@@ -107,7 +107,7 @@ def _covariances(
     allowance: Allowance,
 ) -> list[float]:
     """The covariance of each node with the first, over the rollouts of all groups."""
-    states = find_states(program, nodes, given, model, allowance=allowance)
+    states = find_states(program, nodes, given, size, model, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given, True) for node in nodes]
     means, products, whole = np.zeros(len(nodes)), np.zeros(len(nodes)), 0.0
     floats: dict[tuple[Value, ...], tuple[Value, ...]] = {

@@ -42,7 +42,7 @@ def count_reward_groups(program: Program, size: int, given: Given, allowance: Al
             return _of_kinds(program, shaped, size, given, allowance)
         except TooClose:
             return 1, False
-    points, _, complete = column_points(program, shaped)
+    points, _, complete = column_points(program, shaped, size)
     count = 1
     for members in connected(shaped):
         found, all_cases = joint_values(program.graph, members, points, given, allowance)
@@ -63,7 +63,7 @@ def _is_coarse_column(node: Node) -> bool:
 
 def _of_groups(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
     """The count where a component depends on its group: one group after another."""
-    states = find_states(program, shaped, given, allowance=allowance)
+    states = find_states(program, shaped, given, size, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     most = most_groups(shaped, size)
     groups, is_all = evaluate_groups(
@@ -81,7 +81,7 @@ def _of_groups(program: Program, shaped: list[Node], size: int, given: Given, al
 
 def _of_kinds(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
     """The count where columns of group level make several kinds of groups: reward groups of two kinds count once."""
-    states = find_states(program, shaped, given, allowance=allowance)
+    states = find_states(program, shaped, given, size, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     sets = {
         frozenset(tuple(e([rollout], group)[0] for e in evaluators) for rollout in states.rollouts)

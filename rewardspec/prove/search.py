@@ -35,7 +35,7 @@ def search(
     """
     draw = random.Random(seed + size)
     nodes, guarantee = list(decider.question.fine), decider.question.program.guarantees[name]
-    moving = [i for i, n in enumerate(nodes) if n.domain.values is None]
+    moving = [i for i, n in enumerate(nodes) if n.domain.values is None and not n.domain.ids]
     pool, reach, tried = sorted(nearest, key=lambda pair: pair[0])[:KEPT_GROUPS], 0.5, 0
     for _ in range(ROUNDS if moving else 0):
         fresh = []
@@ -71,7 +71,7 @@ def _plainer(decider: Decider, name: str, group: Group) -> Group:
     for digits in (0, 1, 2, 3):
         rollouts = tuple(
             tuple(
-                v if v is None or n.domain.values is not None else Fraction(round(v, digits))
+                v if v is None or n.domain.values is not None or n.domain.ids else Fraction(round(v, digits))
                 for n, v in zip(nodes, rollout, strict=True)
             )
             for rollout in group.rollouts

@@ -153,7 +153,7 @@ def part_vectors(
     Raises TooClose if every group has values too close to call.
     """
     allowance = allowance or Allowance()
-    states = find_states(program, [node], given, model=model, allowance=allowance)
+    states = find_states(program, [node], given, size, model=model, allowance=allowance)
     evaluate = GroupEvaluator(node, states.start, given)
     groups, is_all = evaluate_groups(states, evaluate, size, most_groups([node], size), seed, allowance)
     found = vectors(groups)

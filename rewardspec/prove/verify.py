@@ -89,7 +89,7 @@ def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, s
     groups if there are too many to try all. A KeyboardInterrupt ends the search early: guarantees that are still open
     are "not refuted", with the reason "interrupted". Raises SpecError.
     """
-    question = Question.of(spec, eps=spec.declarations.eps, gaps=True)
+    question = Question.of(spec, eps=spec.declarations.eps, gaps=True, largest=max(sizes, default=1))
     prover = Prover(question, seed, progress)
     verdicts: dict[str, Verdict] = {}
     for name, node in question.program.guarantees.items():

@@ -67,7 +67,8 @@ class Labeller:
 
     def token(self, row: Mapping[str, Any]) -> str:
         """The name of the token for the rewards of one trajectory. Raises BadLine."""
-        values = {column.name: _value(column, row, self.prefix) for column in self.columns}
+        ids: dict[object, Fraction] = {}
+        values = {column.name: _value(column, row, self.prefix, ids) for column in self.columns}
         holds = [self._at(i, values) for i in range(len(self.wanted))]
         labels = list(self.spec.program.labels)
         for failed, words in zip(holds[len(labels) :], self.words, strict=True):
@@ -134,8 +135,11 @@ def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Ite
     return each(), tally
 
 
-def _value(column: Column, row: Mapping[str, Any], prefix: str) -> Fraction | None:
-    """The value of a column in a line: scored, at the top or under `rewards`; None if missing where that is allowed."""
+def _value(column: Column, row: Mapping[str, Any], prefix: str, ids: dict[object, Fraction]) -> Fraction | None:
+    """The value of a column in a line: scored, at the top or under `rewards`; None if missing where that is allowed.
+
+    ids: the number that stands for each id of the line; new ones are added.
+    """
     rewards = row.get("rewards")
     inner = rewards.get(column.name) if isinstance(rewards, Mapping) else None
     value = next((v for v in (row.get(prefix + column.name), row.get(column.name), inner) if v is not None), None)
@@ -150,6 +154,8 @@ def _value(column: Column, row: Mapping[str, Any], prefix: str) -> Fraction | No
             return None
         raise BadLine(f"`{column.name}` is missing")
     domain = column.domain
+    if domain.ids:
+        return ids.setdefault(value, Fraction(len(ids)))
     if domain.symbols is not None:
         if value not in domain.symbols:
             raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it must be one of {', '.join(domain.symbols)}")

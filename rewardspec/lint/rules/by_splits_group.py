@@ -3,8 +3,8 @@
 `by=` divides a group into subsets of equal values. If the value is measured on a scale, nearly every rollout is
 alone in its subset. A subset of one rollout has no spread, and its rollout does not differ from the mean.
 
-Two uses are not warned about: votes (`count(x, by=x)`), and values with names such as problem, role or answer, which
-several rollouts share.
+Not warned about: columns with `id: true`; votes (`count(x, by=x)`); and values with names such as problem, role or
+answer, which several rollouts share.
 
 ```yaml
 signals: {tokens: {range: [0, .inf]}}
@@ -12,7 +12,8 @@ components: {correct: {values: [0, 1]}}
 advantage: zscore(correct, by=tokens)
 ```
 
-Divide by something with few values: `by=tokens > 2000`, `by=floor(tokens / 1000)`.
+Divide by something with few values: `by=tokens > 2000`, `by=floor(tokens / 1000)`. If the values are ids, such as the
+number of an episode, declare them with `id: true`.
 
 It follows from the formula.
 """
@@ -40,6 +41,8 @@ def by_splits_group(facts: Facts) -> Iterator[Diagnostic]:
         if node.op not in REDUCTIONS or len(node.args) < 3 or node.attributes[0] is not Level.GROUP:
             continue
         by = node.args[2]
+        if by.domain.ids:
+            continue  # that rollouts share it is what an id is for
         if node.op in ("count", "sum", "any", "all") or any(words_of(n) & _SHARED for n in columns_of([by])):
             continue  # votes are counted, or rollouts share the value
         if by.domain.values is None and by.op in ("column", "coalesce", "required"):

@@ -84,7 +84,10 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
     if _joint_cases(program, root) > MOST_CASES:
         facts.not_checked("dead-groups", f"there are more than {MOST_CASES} kinds of rollouts; use `simulate --p`")
         return
-    states = find_states(program, [root], moment, model=model)
+    if any(n.op == "column" and n.domain.ids for n in walk([root])):
+        facts.not_checked("dead-groups", "how often ids are equal is not known")
+        return
+    states = find_states(program, [root], moment, max(facts.run.sizes, default=1), model=model)
     if not states.complete:
         facts.not_checked("dead-groups", "there are too many kinds of rollouts; use `simulate --p`, which samples them")
         return
@@ -115,7 +118,7 @@ def _equal_groups(states: States, size: int) -> Iterator[tuple[Rollouts, dict[st
 def _joint_cases(program: Program, root: Node) -> int:
     """The number of combinations of column values that show all kinds of rollouts."""
     nodes = walk([root])
-    points, _, complete = column_points(program, [root])
+    points, _, complete = column_points(program, [root], 1)
     own, users = of_rollout(nodes), users_of(nodes)
     start = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, [root])]
     cases = 0 if complete else MOST_CASES + 1

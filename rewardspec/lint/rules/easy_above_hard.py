@@ -120,7 +120,7 @@ def _are_weighed(facts: Facts, hard: str, easy: str) -> bool:
 
 
 def _has_ends(node: Node) -> bool:
-    return node.domain.bounded and node.domain.lo < node.domain.hi and not node.domain.symbols
+    return node.domain.bounded and node.domain.lo < node.domain.hi and not node.domain.nominal
 
 
 def _depends(facts: Facts, name: str, other: str) -> bool:

@@ -55,7 +55,7 @@ def length_without_success(facts: Facts) -> Iterator[Diagnostic]:
 def _is_length(facts: Facts, column: str) -> bool:
     """Whether the name of a column says that it is a length, or that a limit on it was exceeded."""
     words = words_of(column)
-    if column in facts.declared.states:
+    if column in facts.declared.states or facts.declared.columns[column].domain.ids:
         return False
     values = facts.declared.columns[column].domain.values
     counts = words & _COUNTED and not words & _OF_SOME_KIND and (values is None or len(values) > 2)

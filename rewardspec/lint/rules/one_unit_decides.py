@@ -122,7 +122,7 @@ def _counts_without_end(facts: Facts, column: Node) -> bool:
     A column that is itself a component is a score, unless its name says that it is a count.
     """
     name, domain = column.attributes[0], column.domain
-    if domain.values is not None or domain.bounded or domain.lo == -inf:
+    if domain.values is not None or domain.bounded or domain.lo == -inf or domain.ids:
         return False
     return name not in facts.declared.components or bool(words_of(name) & COUNTS)
 

@@ -54,7 +54,7 @@ def _columns(facts: Facts, component: str) -> list[str]:
     node = facts.shaped[component]
     while node.op == "if":
         node = node.args[1]
-    return [n.attributes[0] for n in walk([node]) if n.op == "column" and n.domain.symbols is None]
+    return [n.attributes[0] for n in walk([node]) if n.op == "column" and not n.domain.nominal]
 
 
 def _named(component: str, column: str) -> str:
