@@ -18,7 +18,7 @@ from reference.measured import (
     measured_columns,
 )
 from reference.nodes import BATCH, GROUP, OF_EACH, ROLLOUT, finest
-from reference.numbers import Arithmetic, NoValue, compares
+from reference.numbers import Arithmetic, NoValue, Number, compares
 from reference.reader import ALONG, ONE_NUMBER
 from reference.statistics import has_spread, statistic
 
@@ -187,7 +187,9 @@ class Evaluation:
     def key(self, state, i):
         """The key of a group, MISSING where its id is."""
         found = self.columns[state.by.name][self.batch.members[self.batch.group_of[i]][0]]
-        return MISSING if found is MISSING else key_of(found.value)
+        if isinstance(found, Number) and found.value.denominator != 1:
+            raise RolloutError(f"{state.by.name}: a key is a text or a whole number")
+        return MISSING if found is MISSING else key_of(found if isinstance(found, str) else found.value)
 
     def state_after(self):
         """What `state:` is after the batch."""
@@ -210,7 +212,7 @@ class Evaluation:
                     value = self.within(state, value)
                 held[key] = value
             kept = list(held.items())
-            after[name] = [(key.value, value) for key, value in kept[-state.most if state.most else 0 :]]
+            after[name] = [(key.value, value) for key, value in kept[-state.most :]]
         return after
 
     def within(self, state, value):
