@@ -144,6 +144,7 @@ class AdvantageFunction:
         self.first_state: Callable[[], State] | None = getattr(module, "initial_state", None)
         self._module = module
         self.has_lists = hasattr(module, "LISTS")
+        self.unread_lists = spec.declarations.lists.keys() - {*getattr(module, "LISTS", ())}
         # The same function, hidden from `torch.compile`: its branches depend on the columns, so the compiler would
         # spend minutes on small fragments. It is made only after the compiler was imported, which is slow.
         self.apart: Callable[..., Result] | None = None
@@ -180,6 +181,8 @@ class AdvantageFunction:
         if self.apart is None and "torch._dynamo" in sys.modules:
             self.apart = sys.modules["torch"].compiler.disable(self.module_function)
         function = self.apart or self.module_function
+        if isinstance(lengths, Mapping) and self.unread_lists:  # ignored, as their columns are
+            lengths = {name: given for name, given in lengths.items() if name not in self.unread_lists} or None
         if lengths is not None and not self.has_lists:
             raise self.RolloutError("lengths: the spec has no lists")
         more: dict[str, object] = {**carried, **({} if lengths is None else {"lengths": lengths})}

@@ -103,9 +103,9 @@ def check_arguments(ctx: Context, expr: Call, function: Function) -> None:
     """Report unknown, duplicate, missing and extra arguments of a built-in function."""
     name, count = expr.function.text, len(expr.arguments)
     shape = f"write `{function.signature(name)}`"
-    seen: set[str] = set()
+    seen = {*function.parameters[function.required : count]}  # optional ones can be given by name
     for key, _ in expr.keywords:
-        if key.text not in function.keywords:
+        if key.text not in function.keywords and key.text not in function.parameters[function.required :]:
             ctx.fail(
                 "unknown-argument",
                 f"`{name}` has no argument `{shorten(key.text)}`",

@@ -1,6 +1,6 @@
 """Random batches for random specs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from reference.author import BATCH, GROUP
@@ -9,7 +9,7 @@ from reference.author import BATCH, GROUP
 @dataclass
 class Data:
     """columns: Fractions, symbols, ids or None, N each, or N lists of them. types: of each column: list, float32 or
-    float64. lengths: of each list, where columns are handed over flat. state: what the call is given.
+    float64. lengths: of each list. flat: whether its columns are handed over flat, beside them. state: before the call.
     """
 
     columns: dict
@@ -17,7 +17,8 @@ class Data:
     types: dict
     step: int | None
     total_steps: int | None
-    lengths: dict | None = None
+    lengths: dict = field(default_factory=dict)
+    flat: bool = False
     state: dict | None = None
 
 
@@ -60,8 +61,8 @@ def batch(draft, rng):
     if draft.dialect is not None and "tokens" not in columns:
         columns["tokens"] = [Fraction(rng.choice([1, 2, 4, 8])) for _ in groups]
         types["tokens"] = "float32"
-    said = {draft.lists[level]: found for level, found in lengths.items()} if flat else None
-    return Data(columns, groups, types, rng.randint(0, 4), 4, said)
+    said = {draft.lists[level]: found for level, found in lengths.items()}
+    return Data(columns, groups, types, rng.randint(0, 4), 4, said, flat)
 
 
 def list_lengths(groups, rng):

@@ -84,9 +84,10 @@ def check_compiled(draft, reader, fn, data):
         )
         else UNIT["float32"]
     )
-    flat = data.lengths is not None
-    columns = {name: given(values, data.types[name], flat) for name, values in data.columns.items()}
-    more = ({"lengths": data.lengths} if flat else {}) | ({"state": data.state} if reader.states else {})
+    columns = {name: given(values, data.types[name], data.flat) for name, values in data.columns.items()}
+    more = {"state": data.state} if reader.states else {}
+    said = lengths_given(reader, fn, data)
+    more |= {"lengths": said} if said else {}
     before = data.state
     try:
         got = fn(columns, data.groups, step=data.step, total_steps=data.total_steps, seed=0, **more)
@@ -138,6 +139,16 @@ def check_compiled(draft, reader, fn, data):
     return "equal"
 
 
+def lengths_given(reader, fn, data):
+    """Lengths of lists that the function reads: of all where columns are flat, else of those without a column."""
+    by_column = {reader.columns[name].level for name in fn.spec.columns if name in reader.columns}
+    return {
+        name: long
+        for name, long in data.lengths.items()
+        if name in fn.spec.lists and (data.flat or reader.levels[name] not in by_column)
+    }
+
+
 def lacks(values):
     """Whether a value is missing, or an item."""
     return any(v is None or (isinstance(v, list) and None in v) for v in values)
@@ -179,14 +190,25 @@ def check_copies(got, batch, reader):
         return  # nothing is drawn, and no row is left to train on
     rows, advantages = got.refilled
     drawn = [0] * groups
-    share = [0.0] * len(batch.groups)
-    for row, a in zip(rows.tolist(), advantages.tolist(), strict=True):
+    level = reader.advantage.level
+    long = lengths_of(reader, batch)[level] if level > ROLLOUT else [1] * len(batch.groups)
+
+    def of_rows(values, among):
+        """The values of each row, which has one for each item."""
+        values = iter(values)
+        found = [[next(values) for _ in range(long[row])] for row in among]
+        same("values beyond the rows", [*values], [])
+        return found
+
+    share = [[0.0] * n for n in long]
+    for row, own in zip(rows.tolist(), of_rows(advantages.tolist(), rows.tolist()), strict=True):
         drawn[batch.group_of[row]] += 1
-        share[row] += a
+        share[row] = [s + a for s, a in zip(share[row], own, strict=True)]
     same("rows", drawn, [c * len(m) for c, m in zip(copies, batch.members, strict=True)])
-    for row, a in enumerate(got.advantages.tolist()):
-        if copies[batch.group_of[row]] and abs(share[row] - a) > 1e-5 * max(1, abs(a)):
-            raise Disagreement(f"refilled: row {row} has {share[row]} of {a}")
+    for row, own in enumerate(of_rows(got.advantages.tolist(), range(len(long)))):
+        for s, a in zip(share[row], own, strict=True):
+            if copies[batch.group_of[row]] and abs(s - a) > 1e-5 * max(1, abs(a)):
+                raise Disagreement(f"refilled: row {row} has {share[row]} of {own}")
 
 
 def scale(values):

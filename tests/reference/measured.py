@@ -50,14 +50,12 @@ class Batch:
 
 
 def lengths_of(reader, batch):
-    """{level: [N]} of every list, by the columns that are read; if there are none, by the first that is declared and
-    given. None where nothing says it.
-    """
+    """{level: [N]} of every list, by the columns that are read, or by `lengths`. None where nothing says it."""
     found = {}
     for name in reader.lists:
         level = reader.levels[name]
-        columns = [c for c, column in reader.columns.items() if column.level == level and c in batch.columns]
-        read = [c for c in columns if c in reader.claimed_columns] or columns[:1]
+        columns = sorted(reader.claimed_columns & batch.columns.keys())
+        read = [c for c in columns if reader.columns[c].level == level]
         said = [[*batch.lengths[name]]] if batch.lengths and name in batch.lengths else []
         for column in read:
             if not all(isinstance(v, list) for v in batch.columns[column]):

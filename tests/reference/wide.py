@@ -7,10 +7,8 @@ from reference.expressions import BATCH, GROUP, OF_EACH, REDUCTIONS, ROLLOUT
 
 TURN, CRITERION = 3, 4
 KINDS = ("lists", "ids", "state")
-KEYS = [
-    ("range: [0, 99]", [Fraction(n) for n in (0, 1, 7, 12, 99)]),
-    ("values: [red, blue, green, p]", ["red", "blue", "green", "p"]),
-]
+KEYS = [("range: [0, 99]", [Fraction(n) for n in (0, 1, 7, 12, 99)])]
+KEYS += [("values: [red, blue, green, p]", ["red", "blue", "green", "p"])]
 IDS = [3, 17, 2**40 + 1, 2**40 + 2, "p", "q", ("e", 1)]
 NORMALISED = ["decoupled", "gdpo", "sum(weights * center(rewards), over=components)"]
 NORMALISED += ["sum(zscore(rewards, over=batch), over=components)", "max(loo(rewards), over=components)"]

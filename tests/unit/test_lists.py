@@ -179,3 +179,28 @@ def test_a_spec_without_lists_takes_no_lengths():
     fn = rewardspec.compile(rewardspec.loads("rewardspec: 1\ncomponents: {a: {values: [0, 1]}}\nadvantage: grpo\n"))
     with pytest.raises(ValueError, match="the spec has no lists"):
         fn({"a": [1, 0]}, 2, lengths={"turn": [1, 1]})
+
+
+def test_an_item_is_named_in_interleaved_groups():
+    fn = compiled("tool / cost")
+    columns = {"outcome": [1, 0], "called": [[1, 1], [0, 1, 1]], "cost": [[1, 1], [1, 1, 0]]}
+    with pytest.raises(ValueError, match="at turn 2 of rollout 1 of group 'p'"):
+        fn({name: values * 2 for name, values in columns.items()}, ["q", "p", "q", "p"])
+    columns["called"][1][2] = 7
+    with pytest.raises(ValueError, match="column `called` is 7 at turn 2 of rollout 1 of group 'p'"):
+        fn({name: values * 2 for name, values in columns.items()}, ["q", "p", "q", "p"])
+
+
+def test_lengths_of_a_list_that_nothing_reads_are_ignored():
+    text = SPEC.replace("lists: {turn: {ordered: true}}", "lists:\n  turn: {ordered: true}\n  criterion: {}")
+    columns, lengths = {"outcome": [1, 0], "called": [1, 0, 1]}, {"turn": [1, 2], "criterion": [5, 0]}
+    assert compiled("decoupled", text)(columns, 2, lengths=lengths).advantages.shape == (3,)
+
+
+def test_gamma_is_given_by_name_or_by_place():
+    columns = {"outcome": [1, 0], "called": [[1, 0, 1], []]}
+    for expression in ("returns(called, 0.5)", "returns(called, gamma=0.5)", "returns(called, gamma=1 / 2)"):
+        assert compiled(expression)(columns, 2).advantages.tolist() == [1.25, 0.5, 1]
+    for expression in ("returns(called, 0.5, gamma=0.5)", "returns(called, gama=0.5)", "before(called, gamma=0.5)"):
+        with pytest.raises(rewardspec.SpecError):
+            compiled(expression)

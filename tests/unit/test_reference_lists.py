@@ -42,7 +42,8 @@ def floats(values):
 
 def tool(expression, x=X):
     """The component `tool` on the four rollouts."""
-    return floats(call(HEAD % (f"'{expression}'", "a"), {"x": x, "a": [1, 0, 0, 1]}).rewards["tool"])
+    columns, long = {"x": x, "a": [1, 0, 0, 1]}, {"turn": [len(items) for items in x]}
+    return floats(call(HEAD % (f"'{expression}'", "a"), columns, lengths=long).rewards["tool"])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,9 @@ def test_two_lists_do_not_meet(expression):
 def test_two_lists_meet_reduced():
     text = TWO % ("'sum(met * points, over=rollout) + max(position(turn), over=rollout)'", "a")
     columns = {"x": [[1, 2], [3]], "met": [[1, 0, 1], [1]], "points": [[5, 1, -2], [4]], "a": [0, 1]}
-    assert floats(call(text, columns, list("pp")).rewards["r"]) == [5, 5]
+    assert floats(call(text, columns, list("pp"), lengths={"turn": [2, 1]}).rewards["r"]) == [5, 5]
+    with pytest.raises(RolloutError):  # no column of turns is read
+        call(text, columns, list("pp"))
     with pytest.raises(SpecError):
         Reader(TWO % ("{expr: x}\n  s: {expr: met}", "decoupled"))
 
@@ -312,7 +315,7 @@ def test_ids(expression, values):
         "task": ["do"] * 4,
         "a": [F(1), F(3), F(2), F(4)],
     }
-    out = interpret(Reader(text), Batch(columns, GROUPS))
+    out = interpret(Reader(text), Batch(columns, GROUPS, lengths={"turn": [2, 1, 0, 3]}))
     assert floats(out.rewards["r"]) == values
 
 

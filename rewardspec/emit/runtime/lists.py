@@ -462,6 +462,10 @@ class ListBatch(Batch):
     def _coarse(self, name, x, level):
         return x if level in self.lists else super()._coarse(name, x, level)
 
+    def where(self, row):
+        # checks of items have named their item already
+        return super().where(row) if row < self.n else ""
+
     def place(self, row):
         if self.reading is None:
             return super().place(row)
