@@ -204,3 +204,12 @@ def test_gamma_is_given_by_name_or_by_place():
     for expression in ("returns(called, 0.5, gamma=0.5)", "returns(called, gama=0.5)", "before(called, gamma=0.5)"):
         with pytest.raises(rewardspec.SpecError):
             compiled(expression)
+
+
+def test_ids_that_are_tuples_can_be_flat():
+    text = SPEC.replace("signals:", "signals:\n  place: {id: true, level: turn}")
+    fn = compiled("called - mean(called, over=rollout, by=place)", text)
+    columns, lengths = {"outcome": [1, 0], "called": [1, 0, 1]}, {"turn": [1, 2]}
+    for place in ([3, ("e", 1), ("e", 1)], [("e", 1)] * 3, [[3], [("e", 1)] * 2], [(3,), ("e", "e")]):
+        out = fn(columns | {"place": place}, 2, lengths=lengths)
+        assert out.advantages.tolist() == [0, -0.5, 0.5]

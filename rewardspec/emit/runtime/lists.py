@@ -373,7 +373,7 @@ class ListBatch(Batch):
             of = options.get("level")
             if of in lists and hasattr(columns, "keys") and name in columns:
                 try:
-                    flat[name], counts = _flat(columns[name], name, self.counts.get(of))
+                    flat[name], counts = _flat(columns[name], name, self.counts.get(of), "ids" in options)
                     self._agree(of, name, counts)
                 except RolloutError as problem:
                     problems.append(str(problem))
@@ -475,10 +475,10 @@ class ListBatch(Batch):
         return f"{self.reading.name} {item} of {super().place(rollout)}"
 
 
-def _flat(x, name, lengths):
+def _flat(x, name, lengths, ids=False):
     """The values of a column of lists, flat, and the length of each list.
 
-    lengths: (whose, lengths) if they are known. Then `x` can be flat already.
+    lengths: (whose, lengths) if they are known. Then `x` can be flat already. ids: a tuple can be one value.
     """
     if isinstance(x, torch.Tensor) and x.is_nested:
         x = x.unbind()
@@ -496,7 +496,10 @@ def _flat(x, name, lengths):
         rows = list(x) if not isinstance(x, (str, bytes)) else [x]
     except TypeError:
         raise RolloutError(f"column `{name}` is {x!r:.80}: it should hold a list for each rollout") from None
-    if rows and not any(_is_list(row) for row in rows) and lengths is not None:
+    listed = [row for row in rows if _is_list(row)]
+    if ids and lengths is not None and all(isinstance(row, tuple) for row in listed):
+        listed = rows if [len(row) for row in listed] == lengths[1].tolist() else []
+    if rows and not listed and lengths is not None:
         return _already_flat(rows, name, lengths)
     for i, row in enumerate(rows):
         if not _is_list(row):
