@@ -170,7 +170,7 @@ texts = st.recursive(st.sampled_from(["a", "b", "0", "1", "2.50", ".5", "1e-4", 
 
 
 @pytest.mark.slow
-@settings(deadline=None, derandomize=True, database=None, max_examples=500)
+@settings(max_examples=500 * FUZZ)
 @given(texts)
 @example("(-(-1)) ** a")
 def test_layout_of_an_expression_keeps_its_tree(text):

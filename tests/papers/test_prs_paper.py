@@ -4,7 +4,7 @@ import math
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT
 
@@ -77,7 +77,6 @@ def test_general_form(rows):
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(st.lists(st.tuples(values, st.sampled_from([-1, 0, 0.5, 1, 2])), min_size=1, max_size=6))
 def test_general_form_of_any_list_of_stages(stages):
     """A spec written for this list; that a stage is passed is worth more than that it is not."""

@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import SPECS
+from places import FUZZ, SPECS
 from reference import formulas as ref
 
 import rewardspec
 
-many = settings(deadline=None, max_examples=150, derandomize=True)
+many = settings(max_examples=150 * FUZZ)
 
 
 @cache
@@ -21,14 +21,18 @@ def compiled(name):
 
 
 def agree(name, columns, groups, expected, **given):
-    """Both float types; what is compared with is computed from the values that they hold."""
-    actual = compiled(name)(columns, groups, **given).advantages
-    assert actual.dtype is torch.float64
-    np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=1e-9)
+    """Both float types; what is compared with is computed from the values that they hold.
+
+    In a batch of groups whose z-scores cancel but for eps, shares are a million: float32 rounds them.
+    """
+    out = compiled(name)(columns, groups, **given)
+    assert out.advantages.dtype is torch.float64
+    np.testing.assert_allclose(out.advantages.numpy(), expected, rtol=0, atol=1e-9)
+    largest = max((float(share.abs().max()) for share in (out.shares or {}).values()), default=0.0)
     narrow = {key: torch.tensor(x, dtype=torch.float32) for key, x in columns.items()}
     actual = compiled(name)(narrow, groups, **given).advantages
     assert actual.dtype is torch.float32
-    np.testing.assert_allclose(actual.double().numpy(), expected, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(actual.double().numpy(), expected, rtol=0, atol=2e-4 + 1e-6 * largest)
 
 
 @st.composite

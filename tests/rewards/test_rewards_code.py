@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 
 from rewardspec.rewards import BadReference, find_reward
 from rewardspec.rewards.code import no_error, pass_rate
@@ -270,7 +271,7 @@ def test_a_million_characters_are_read_at_once(garbage):
     assert time.perf_counter() - start < 2
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20 * FUZZ)
 @given(st.text(st.characters(codec=None), max_size=200))
 def test_any_completion_has_a_score(text):
     assert 0 <= pass_rate([text], [{"inputs": [text], "outputs": [text]}], timeout=2)[0] <= 1
@@ -643,7 +644,7 @@ def test_a_machine_without_namespaces_says_so(tmp_path):
     assert "with access to the network and the file system" in done.stderr
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * FUZZ)
 @given(
     st.recursive(
         st.none()
@@ -675,7 +676,7 @@ def test_values_arrive_as_they_were_sent(value):
     assert arrived == value and type(arrived) is type(value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * FUZZ)
 @given(st.recursive(st.none() | st.text() | st.integers() | st.sampled_from(["int", "set", "dict"]), st.lists))
 def test_what_is_no_value_is_refused(data):
     with contextlib.suppress(ValueError, TypeError, ArithmeticError):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge_server import OWN, TIERS, asked, failed, said, serving, surroundings, verdicts, warnings
-from places import ROOT
+from places import FUZZ, ROOT
 
 from rewardspec.ops.domain import finite
 from rewardspec.rewards import BadReference, find_reward
@@ -90,7 +90,7 @@ def test_completion_can_be_any_text(completion):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 * FUZZ)
 @given(st.lists(st.text(st.characters(codec=None, exclude_categories=())), max_size=5))
 def test_completions_never_raise(completions):
     with serving(lambda *_: said("Score: 1")) as server:

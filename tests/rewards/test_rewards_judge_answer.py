@@ -5,6 +5,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 
 from rewardspec.rewards.judge.answer import find_score
 
@@ -76,7 +77,7 @@ def test_score_is_the_judges_last_word(text, score):
     assert find_score(text, TIERS) == score
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * FUZZ)
 @given(
     st.lists(
         st.sampled_from(['{"score": ', "Score: ", "1", "0.5", "}", "{", "\n", "</think>", "\\boxed{", "x", " or "])

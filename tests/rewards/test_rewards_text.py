@@ -9,6 +9,7 @@ from math import exp, log
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 
 import rewardspec
 from rewardspec.rewards import BadReference, Scorer, all_rewards, dapo, gdpo, math, prs, qa, rc_grpo, think, toolrl
@@ -192,7 +193,7 @@ def best_by_trying(made, gold):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 * FUZZ)
 @given(calls.filter(lambda c: len(c) <= 3), calls.filter(lambda c: 1 <= len(c) <= 3))
 def test_correctness_is_the_greatest_over_all_pairings(made, gold):
     most = 1 + len(gold) + sum(len(parameters) for _, parameters in gold)
@@ -220,7 +221,7 @@ def as_published(made, gold):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * FUZZ)
 @given(calls.filter(bool), calls.filter(bool))
 def test_greedy_pairing_is_the_authors(made, gold):
     found = toolrl.correctness(written(made), written(gold), pairing="greedy")
@@ -230,7 +231,7 @@ def test_greedy_pairing_is_the_authors(made, gold):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * FUZZ)
 @given(calls, calls.filter(bool), granularities, st.randoms(use_true_random=False))
 def test_correctness_stays_in_range_and_knows_no_order(made, gold, granularity, random):
     score = toolrl.correctness(written(made), written(gold), granularity=granularity)
@@ -244,7 +245,7 @@ def test_correctness_stays_in_range_and_knows_no_order(made, gold, granularity, 
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * FUZZ)
 @given(calls, calls.filter(bool))
 def test_fine_is_never_above_original_and_coarse_never_above_intermediate(made, gold):
     # of one S_max, term by term; and `coarse` is 1 only where every term of `intermediate` is
@@ -473,7 +474,7 @@ FRAGMENTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("found", ON_TEXT, ids=lambda found: found.name)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * FUZZ)
 @given(text=st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)))
 def test_any_text_gets_a_value_of_the_domain(found, text):
     assert Fraction(repr(scored(found, text))) in found.domain(**found.options({}))

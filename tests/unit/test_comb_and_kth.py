@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 
 import rewardspec
 from rewardspec.emit.runtime.statistics import binomial, group_kth
@@ -40,7 +41,7 @@ def test_every_small_one_is_exact_in_float64():
     assert whole(*map(list, zip(*pairs, strict=True))).tolist() == [math.comb(n, k) for n, k in pairs]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * FUZZ)
 @given(n=st.integers(0, 1029), k=st.integers(0, 1029))
 def test_large_ones_are_near(n, k):
     assert whole([n], [k]).item() == pytest.approx(float(math.comb(n, k)), rel=1e-9)
@@ -90,7 +91,7 @@ def test_other_than_whole_numbers_from_0_are_errors(n, k):
     assert out.advantages.tolist() == [6, 8]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * FUZZ)
 @given(n=st.integers(0, 300), k=st.integers(0, 300))
 def test_exact_arithmetic(n, k):
     assert COMB.exact(F(n), F(k)) == math.comb(n, k)
@@ -107,7 +108,7 @@ def test_exact_arithmetic_is_bounded():
     assert elementwise_exact(COMB, (F(10**9), F(10**9 - 2))) == 10**9 * (10**9 - 1) // 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * FUZZ)
 @given(n=st.tuples(st.integers(-2, 9), st.integers(0, 5)), k=st.tuples(st.integers(-2, 9), st.integers(0, 5)))
 def test_the_domain_holds_every_value(n, k):
     found = COMB.domain(interval(F(n[0]), F(n[0] + n[1])), interval(F(k[0]), F(k[0] + k[1])))
@@ -149,7 +150,7 @@ def test_verify_decides_on_comb():
 # kth ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * FUZZ)
 @given(data=st.data(), k=st.integers(1, 6), size=st.integers(0, 6), count=st.integers(0, 4))
 def test_the_kernel_is_a_sort(data, k, size, count):
     values = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), min_size=size, max_size=size)

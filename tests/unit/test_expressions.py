@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 
 from rewardspec.syntax.expression import KEYWORDS, read
 from rewardspec.syntax.tree import Call, If, Name, Number, Operation, format_expr
@@ -14,7 +15,7 @@ from rewardspec.text.source import Source
 
 SPAN = Source("tree", "").span(0, 0)
 COMPARISONS = ["<", "<=", ">", ">=", "==", "!="]
-steady = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+steady = settings(max_examples=300 * FUZZ)
 
 
 def tree(text):

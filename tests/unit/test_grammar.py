@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Lark
 from lark.exceptions import UnexpectedToken
+from places import FUZZ
 
 from rewardspec.resources import resource
 from rewardspec.syntax.expression import parse_expression, parse_signature
@@ -37,7 +38,7 @@ WORDS = [
 ]
 WORDS += ["1", ".5", "2e3", ".inf", "1.", "x1", "orb", "ifx"]
 texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
-often = settings(deadline=None, derandomize=True, database=None, max_examples=1500)
+often = settings(max_examples=1500 * FUZZ)
 
 
 def by_grammar(text, start):

@@ -2,20 +2,20 @@
 
 import math
 import pickle
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 from reference import formulas as ref
 
 import rewardspec
 
 NAN = math.nan
 TYPES = {torch.float64: (1e-9, ref.ULP), torch.float32: (1e-4, float(np.finfo(np.float32).eps))}
-many = partial(settings, deadline=None, derandomize=True)
 
 
 @cache
@@ -85,7 +85,7 @@ EVERY_TYPE = pytest.mark.parametrize("dtype", TYPES, ids=["float64", "float32"])
 @pytest.mark.slow
 @EVERY_TYPE
 @EVERY_SCHEME
-@many(max_examples=60)
+@settings(max_examples=60 * FUZZ)
 @given(batch=batches())
 def test_schemes_agree_with_the_reference(scheme, dtype, batch):
     columns, labels, ids = batch
@@ -98,7 +98,7 @@ def test_schemes_agree_with_the_reference(scheme, dtype, batch):
 
 @pytest.mark.slow
 @EVERY_SCHEME
-@many(max_examples=60)
+@settings(max_examples=60 * FUZZ)
 @given(batch=batches())
 def test_shares_sum_to_the_advantage(scheme, batch):
     columns, labels, ids = batch
@@ -137,7 +137,7 @@ def for_reference(options, columns):
 @pytest.mark.slow
 @EVERY_TYPE
 @pytest.mark.parametrize("normaliser", ["center", "zscore", "loo", "minmax"])
-@many(max_examples=60)
+@settings(max_examples=60 * FUZZ)
 @given(batch=batches("a"), options=OPTIONS)
 def test_normalisers_agree_with_the_reference(normaliser, dtype, batch, options):
     columns, labels, ids = batch
@@ -179,7 +179,7 @@ STATISTICS = {  # an expression of `a`, the NumPy function, what it is of no val
 
 @pytest.mark.slow
 @pytest.mark.parametrize("expression", STATISTICS)
-@many(max_examples=30)
+@settings(max_examples=30 * FUZZ)
 @given(batch=batches("a"), options=OPTIONS)
 def test_reductions_agree_with_numpy(expression, batch, options):
     columns, labels, ids = batch
@@ -190,7 +190,7 @@ def test_reductions_agree_with_numpy(expression, batch, options):
 
 
 @pytest.mark.slow
-@many(max_examples=60)
+@settings(max_examples=60 * FUZZ)
 @given(batch=batches("a"), options=OPTIONS)
 def test_rank_gives_one_to_the_least_and_ties_share_the_lower(batch, options):
     columns, labels, ids = batch
@@ -204,7 +204,7 @@ def test_rank_gives_one_to_the_least_and_ties_share_the_lower(batch, options):
 
 @pytest.mark.slow
 @EVERY_SCHEME
-@many(max_examples=30)
+@settings(max_examples=30 * FUZZ)
 @given(groups=st.integers(1, 5), size=st.integers(1, 8), seed=st.integers(0, 2**32))
 def test_dense_groups_are_as_the_same_groups_interleaved(scheme, groups, size, seed):
     rng = np.random.default_rng(seed)
@@ -219,7 +219,7 @@ def test_dense_groups_are_as_the_same_groups_interleaved(scheme, groups, size, s
 
 @pytest.mark.slow
 @EVERY_SCHEME
-@many(max_examples=40)
+@settings(max_examples=40 * FUZZ)
 @given(batch=batches())
 def test_groups_outside_keep_have_no_part(scheme, batch):
     columns, labels, ids = batch

@@ -13,6 +13,7 @@ import yaml as pyyaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 from ruamel.yaml import YAML
 
 import rewardspec
@@ -192,7 +193,7 @@ anything = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=300 * FUZZ)
 @given(anything)
 def test_quoted_texts_come_back(text):
     if not any(0xD800 <= ord(c) < 0xE000 for c in text):  # no YAML can hold half a character

@@ -8,6 +8,7 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 from typer.testing import CliRunner
 
 import rewardspec
@@ -141,7 +142,7 @@ def test_errors_and_names_are_harmless_in_python_as_well(folder):
     assert harmless(inert(str(error.value)))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200 * FUZZ)
 @given(st.text(st.characters(), max_size=60), st.sampled_from(["", "::", " ::error::", "##[", "##vso[", "\x1b[1m::x"]))
 def test_whatever_is_printed_is_harmless(text, start):
     assert harmless(printed(start + text)) and harmless(inert(shown(start + text)))

@@ -43,7 +43,6 @@ def parts(draw):
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(parts())
 def test_sums_are_those_of_all_orders(drawn):
     a, b = (vectors((v, 1 / len(part)) for v in part) for part in drawn)
@@ -116,7 +115,7 @@ def enumerated(program, size):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=25 * FUZZ, derandomize=True)
+@settings(max_examples=25 * FUZZ)
 @given(specs())
 def test_counts_and_signal_are_those_of_brute_force(drawn):
     text, size = drawn

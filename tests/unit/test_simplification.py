@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FUZZ
 
 from rewardspec.ir import graph as graphs
 from rewardspec.ir.graph import Graph
@@ -287,7 +288,7 @@ def test_a_rule_keeps_every_value(rule):
     cases = applicable(rule)
     assert cases, "no operands here that the rule applies to"
 
-    @settings(max_examples=30, deadline=None, database=None)
+    @settings(max_examples=30 * FUZZ)
     @given(st.sampled_from(cases), batches())
     def kept(case, rows):
         before, after = case

@@ -162,7 +162,7 @@ def kept(advantages, a):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(max_examples=40 * FUZZ)
 @given(small_specs(), st.integers(2, 4))
 def test_verdicts_are_those_of_brute_force(drawn, size):
     text, states, weights, scheme = drawn
