@@ -1,6 +1,7 @@
 """The stock command line on a CPU: all of OpenRLHF but the policy's model and vLLM, which need GPUs.
 
-Run as a program it is the adapter's launcher; the policy writes the rows that it would train on to a file.
+Run as a program it is the adapter's launcher; the policy writes the rows that it would train on to a file. Where
+OPENRLHF_FAKES_PYTHON is a command, Ray starts the actors with it instead of `python`.
 """
 
 import json
@@ -74,8 +75,13 @@ def main():
 
     ppo_actor.PolicyModelActor = Policy
     start = ray.init
-    ray.init = lambda **options: start(num_cpus=8, num_gpus=2, include_dashboard=False, **options)
-    ray.init.__name__ = "init"
+
+    def init(runtime_env, **options):
+        if python := os.environ.get("OPENRLHF_FAKES_PYTHON"):
+            runtime_env["py_executable"] = python
+        return start(num_cpus=8, num_gpus=2, include_dashboard=False, runtime_env=runtime_env, **options)
+
+    ray.init = init
     adapter.main(sys.argv[1:])
 
 

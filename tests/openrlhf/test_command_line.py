@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from forks import forks
 
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
@@ -97,11 +98,19 @@ def files(tmp_path_factory):
     return folder
 
 
-def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None, job=None):
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory):
+    """A command that does what `python` does, without ten seconds of imports; Ray starts actors with it, too."""
+    with forks(tmp_path_factory.mktemp("forks") / "socket") as command:
+        yield command
+
+
+def run(python, folder, ours, *stock, out="out.jsonl", resume=0, command=None, job=None):
     """Batches of rows that the policy would train on, and what was printed.
 
-    resume: training steps that the checkpoint has seen, for `--ckpt.load_enable`. job: variables in the runtime
-    environment of a job, as `ray job submit` starts it.
+    python: the command of `fork`, or [sys.executable], for processes that import everything themselves. resume:
+    training steps that the checkpoint has seen, for `--ckpt.load_enable`. job: variables in the runtime environment of
+    a job, as `ray job submit` starts it.
     """
     path = folder / out
     states = {"episode": 0, "global_step": resume, "total_consumed_prompts": 0, "data_loader_state_dict": {}}
@@ -111,10 +120,12 @@ def run(folder, ours, *stock, out="out.jsonl", resume=0, command=None, job=None)
         "RAY_DEDUP_LOGS": "0",
         "COLUMNS": "1000",
     }
+    if python != [sys.executable]:
+        environment["OPENRLHF_FAKES_PYTHON"] = shlex.join(python)
     if job is not None:
         environment |= job | {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": {"env_vars": job}})}
     if command is None:
-        command = [sys.executable, "-m", "openrlhf_fakes", *shlex.split(ours), "--", *ARGUMENTS, *stock]
+        command = [*python, "-m", "openrlhf_fakes", *shlex.split(ours), "--", *ARGUMENTS, *stock]
         command = [part.replace("FOLDER", str(folder)) for part in command]
     # a relative path of the spec is enough: its text goes to the actors
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
@@ -157,28 +168,42 @@ def logged(said, name):
     return [float(value) for value in re.findall(rf"Global step \d+: .*'{re.escape(name)}': ([-\d.e]+)", said)]
 
 
-def test_stock_command_line_trains_on_the_advantages_of_the_spec(files):
+def script(python, folder, file, *stock):
+    """The command that runs a script whose `python -m rewardspec.adapters.openrlhf` is the fakes' launcher."""
+    called = folder / "bin" / "python"
+    called.parent.mkdir()
+    called.write_text(f'#!/bin/sh\nshift 2\nexec {shlex.join(python)} -m openrlhf_fakes "$@"\n')
+    called.chmod(0o755)
+    return ["bash", "-c", f'export PATH="{called.parent}:$PATH"; exec bash {shlex.join([str(file), *stock])}']
+
+
+def test_script_trains_on_the_advantages_of_the_spec_and_its_module(files, fork, tmp_path):
+    spec = rewardspec.load(files / "spec.yaml").under("openrlhf")
+    write(embedded(spec, "openrlhf"), tmp_path)
+    stock = [part.replace("FOLDER", str(files)) for part in ARGUMENTS]
+    command = script(fork, tmp_path, tmp_path / "run_openrlhf.sh", *stock, "--ckpt.save_steps", "3")
     # as a job that sets a variable which OpenRLHF sets as well: Ray refuses what both name
-    done = run(files, "--spec spec.yaml", "--ckpt.save_steps", "3", out="sync.jsonl", job={"NCCL_DEBUG": "INFO"})
+    done = run(fork, tmp_path, "", command=command, job={"NCCL_DEBUG": "INFO"})
     assert done.code == 0, done.said
-    fingerprint = rewardspec.loads(SPEC).fingerprint
     assert [(line["saved"], line["rewardspec"]["fingerprint"]) for line in done.saved] == [
-        (3, fingerprint),
-        (6, fingerprint),
+        (3, spec.fingerprint),
+        (6, spec.fingerprint),
     ]
     assert "[rewardspec] advantages of in-openrlhf, fingerprint" in done.said
     assert [len(rows) for rows in done.batches] == [12, 12, 3] * 2
-    assert_rows(files, done.batches, range(6), 6)
+    assert_rows(files, done.batches, range(6), 6, dialect="openrlhf")
+    module = runpy.run_path(str(tmp_path / "advantage.py"))
+    assert_rows(files, done.batches, range(6), 6, function=module["advantages"])
     assert any(row["truncated"] for rows in done.batches for row in rows)
     assert logged(done.said, "rewardspec/weight/brief") == pytest.approx([i / 6 for i in range(6)])
-    first = expected(files, done.batches[0], 0, 6)
+    first = expected(files, done.batches[0], 0, 6, dialect="openrlhf")
     assert logged(done.said, "rewardspec/reward/form")[0] == pytest.approx(first.rewards["form"].mean().item())
 
 
-def test_asynchronous_trainer_goes_on_from_a_checkpoint(files):
+def test_asynchronous_trainer_goes_on_from_a_checkpoint(files, fork):
     stock = "--train.async_enable", "--train.dynamic_batch_enable", "--train.max_tokens_per_gpu", "30"
-    ours = "--spec spec.yaml --dialect openrlhf --set half=0.5"
-    done = run(files, ours, *stock, "--ckpt.load_enable", out="async.jsonl", resume=2)
+    ours = "--spec spec.yaml --set half=0.5"
+    done = run(fork, files, ours, *stock, "--ckpt.load_enable", out="async.jsonl", resume=2)
     assert done.code == 0, done.said
     assert [len(rows) for rows in done.batches] == [12, 12, 3] * 2
     # six more steps, as of a run of six: the fake checkpoint does not say which prompts it has seen
@@ -186,15 +211,15 @@ def test_asynchronous_trainer_goes_on_from_a_checkpoint(files):
     (files / "halved").mkdir()
     (files / "halved" / "spec.yaml").write_text(text)
     (files / "halved" / "reward.py").write_text(REWARD)
-    assert_rows(files / "halved", done.batches, range(2, 8), 6, dialect="openrlhf")
+    assert_rows(files / "halved", done.batches, range(2, 8), 6)
     assert logged(done.said, "rewardspec/weight/form") == [0.5] * 6
     assert re.search("the checkpoint in .*ckpt has no record of its spec", done.said)
 
 
 @pytest.mark.parametrize("stock", [[], ["--train.async_enable"]], ids=["synchronous", "asynchronous"])
-def test_errors_of_the_reward_function_stop_training_with_what_is_missing(files, stock):
+def test_errors_of_the_reward_function_stop_training_with_what_is_missing(files, fork, stock):
     broken = "--data.prompt_dataset", "FOLDER/broken.jsonl"
-    done = run(files, "--spec spec.yaml", *broken, *stock, out=f"broken{len(stock)}.jsonl")
+    done = run(fork, files, "--spec spec.yaml", *broken, *stock, out=f"broken{len(stock)}.jsonl")
     assert done.code == 1
     assert done.batches == []
     assert re.search(r"rewardspec: \d+ of 12 rollouts have a reward; the first without is rollout \d+", done.errors)
@@ -211,8 +236,8 @@ WITH_STOCK = {
 
 
 @pytest.mark.parametrize(("stock", "message"), WITH_STOCK.values(), ids=WITH_STOCK)
-def test_arguments_that_contradict_the_spec_are_refused_before_ray_starts(files, stock, message):
-    done = run(files, "--spec spec.yaml", *stock)
+def test_arguments_that_contradict_the_spec_are_refused_before_ray_starts(files, fork, stock, message):
+    done = run(fork, files, "--spec spec.yaml", *stock)
     assert done.code == 1 and done.errors.count("rewardspec: ") == 1
     assert message in done.errors and "Traceback" not in done.errors
     assert "Started a local Ray instance" not in done.said
@@ -231,7 +256,7 @@ OURS = {
 @pytest.mark.parametrize(("ours", "message"), OURS.values(), ids=OURS)
 def test_spec_that_cannot_be_read_is_refused(files, ours, message):
     command = [sys.executable, "-m", "rewardspec.adapters.openrlhf", *shlex.split(ours), "--", *ARGUMENTS]
-    done = run(files, "", command=command)
+    done = run([sys.executable], files, "", command=command)
     assert done.code != 0
     assert message in done.errors and "Traceback" not in done.errors
 
@@ -246,32 +271,14 @@ def test_errors_of_training_are_not_shown_as_errors_of_the_spec(files, monkeypat
         adapter.main(["--spec", str(files / "spec.yaml")])
 
 
-def script(folder, file, *stock):
-    """The command that runs a script whose `python -m rewardspec.adapters.openrlhf` is the fakes' launcher."""
-    python = folder / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" -m openrlhf_fakes "$@"\n')
-    python.chmod(0o755)
-    return ["bash", "-c", f'export PATH="{python.parent}:$PATH"; exec bash {shlex.join([str(file), *stock])}']
-
-
-def test_embedded_script_and_module_give_one_result(files, tmp_path):
-    spec = rewardspec.load(files / "spec.yaml").under("openrlhf")
-    write(embedded(spec, "openrlhf"), tmp_path)
-    stock = [part.replace("FOLDER", str(files)) for part in ARGUMENTS]
-    done = run(tmp_path, "", command=script(tmp_path, tmp_path / "run_openrlhf.sh", *stock))
-    assert done.code == 0, done.said
-    assert_rows(files, done.batches, range(6), 6, dialect="openrlhf")
-    module = runpy.run_path(str(tmp_path / "advantage.py"))
-    assert_rows(files, done.batches, range(6), 6, function=module["advantages"])
-
-
 def test_example_runs(tmp_path):
     tokenizer(tmp_path / "model", digit="<answer>{}</answer>")
     for file in EXAMPLE.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     runpy.run_path(str(tmp_path / "data.py"), run_name="__main__")
-    done = run(tmp_path, "", command=script(tmp_path, "run.sh", str(tmp_path / "model"), "--data.max_samples", "128"))
+    python = [sys.executable]  # every process, and every actor, imports by itself what it needs
+    command = script(python, tmp_path, "run.sh", str(tmp_path / "model"), "--data.max_samples", "128")
+    done = run(python, tmp_path, "", command=command)
     assert done.code == 0, done.said
     assert [len(rows) for rows in done.batches] == [512, 512]
     assert any(row["advantages"][0] for row in done.batches[1])
