@@ -10,9 +10,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from math import inf
+from typing import Any
 
-from rewardspec.ir.exact import GroupEvaluator, Value
-from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.exact import GroupEvaluator, Values, of_each
+from rewardspec.ir.graph import Graph, Node, walk
 from rewardspec.ops.domain import Domain, Level
 from rewardspec.ops.exact import Inexact
 
@@ -24,48 +25,70 @@ MOMENTS = tuple(
 )
 
 
-def least_seen(value: Node, gate: Node) -> Fraction | float | None:
+def least_seen(graph: Graph, value: Node, gate: Node) -> Fraction | float | None:
     """The least value seen while the gate is open; None if none was seen."""
     least = None
-    for columns, rows, coarse, moment in _groups([value, gate]):
+    asked = (value, gate)
+    for columns, rows, coarse, moment in _groups(graph, asked):
         try:
-            found = [GroupEvaluator(node, columns, moment)(rows, coarse) for node in (value, gate)]
-            for v, opens in zip(*found, strict=True):
+            for v, opens in _seen(asked, columns, rows, coarse, moment):
                 if v is not None and opens == 1 and (least is None or v < least):
                     least = v
         except Inexact:
-            rows = [tuple(None if v is None else float(v) for v in row) for row in rows]
-            found = [GroupEvaluator(node, columns, moment, floats=True)(rows, coarse) for node in (value, gate)]
-            seen = [v for v, opens in zip(*found, strict=True) if v is not None and opens == 1 and abs(v) > NOISE]
+            rows = [tuple(of_each(lambda v: None if v is None else float(v), v) for v in row) for row in rows]
+            found = _seen(asked, columns, rows, coarse, moment, floats=True)
+            seen = [v for v, opens in found if v is not None and opens == 1 and abs(v) > NOISE]
             least = min([*seen, *([] if least is None else [least])], default=None)
     return least
 
 
-Values = tuple[Value, ...]
+Rollout = tuple[Values, ...]
 Points = list[Fraction | None]  # of a column
 
 
+def _seen(
+    asked: Sequence[Node],
+    columns: Sequence[Node],
+    rows: Sequence[Rollout],
+    coarse: dict[str, Fraction | None],
+    moment: dict[str, Fraction],
+    floats: bool = False,
+) -> Iterator[tuple[Any, Any]]:
+    """The values of two nodes, of each rollout or item."""
+    found = [GroupEvaluator(node, columns, moment, floats)(rows, coarse) for node in asked]
+    for pair in zip(*found, strict=True):
+        count = next((len(values) for values in pair if isinstance(values, tuple)), 1)
+        yield from zip(*(values if isinstance(values, tuple) else (values,) * count for values in pair), strict=True)
+
+
 def _groups(
-    nodes: Sequence[Node],
-) -> Iterator[tuple[list[Node], list[Values], dict[str, Fraction | None], dict[str, Fraction]]]:
+    graph: Graph, nodes: Sequence[Node]
+) -> Iterator[tuple[list[Node], list[Rollout], dict[str, Fraction | None], dict[str, Fraction]]]:
     """Groups of one to four rollouts: first at the ends of all domains, then drawn at random."""
     order = walk(nodes)
     columns = [n for n in order if n.op == "column"]
-    fine = [n for n in columns if n.level is Level.ROLLOUT]
+    fine = [n for n in columns if n.level >= Level.ROLLOUT]
+    lists = sorted({n.level for n in order if n.level.listed}, key=str)
+    places = [graph.position(level) for level in lists]
     points = {n: _points(n, order) for n in columns}
     moments = MOMENTS if any(n.op == "given" for n in order) else MOMENTS[:1]
     draw = random.Random(0)
 
-    def one(choose: Callable[[Points], Fraction | None]) -> Values:
-        return tuple(choose(points[n]) for n in fine)
+    def one(choose: Callable[[Points], Fraction | None], longest: int = 2) -> Rollout:
+        long = {level: draw.randint(0, longest) if choose == draw.choice else longest for level in lists}
+        row: list[Values] = [
+            tuple(choose(points[n]) for _ in range(long[n.level])) if n.level.listed else choose(points[n])
+            for n in fine
+        ]
+        return (*row, *(tuple(Fraction(i + 1) for i in range(long[level])) for level in lists))
 
-    ends = [one(_least), one(_most)]
+    ends = [one(choose, longest) for longest in ((1, 2) if lists else (1,)) for choose in (_least, _most)]
     few = [[end] * size for size in (1, 2) for end in ends] + [ends]
     many = max(20, min(200, MOST_VALUES // (3 * len(order))))
     few += [[one(draw.choice) for _ in range(draw.randint(1, 4))] for _ in range(many)]
     for at, rows in enumerate(few):
         coarse = {n.attributes[0]: draw.choice(points[n]) for n in columns if n not in fine}
-        yield fine, rows, coarse, moments[at % len(moments)]
+        yield [*fine, *places], rows, coarse, moments[at % len(moments)]
 
 
 def _least(points: Points) -> Fraction | None:

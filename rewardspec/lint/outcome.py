@@ -139,6 +139,7 @@ def named_outcome(declared: Declarations, program: Program, gating: set[str]) ->
     """
     shaped = {c.name: c.shaped for c in program.components}
     two = [n for n, node in shaped.items() if node.domain.values is not None and len(node.domain.values) == 2]
+    two = [name for name in two if not shaped[name].level.listed]
     name = most_like_an_outcome(declared, program, [n for n in two if _rises(program, n)], gating)
     if name is None:
         return None
@@ -167,7 +168,7 @@ def most_like_an_outcome(declared: Declarations, program: Program, names: list[s
 def named_component(declared: Declarations, program: Program) -> str | None:
     """The component that is plainly named like an outcome, with any weight; None if several are, or none is."""
     found = []
-    for component in program.components:
+    for component in (c for c in program.components if not c.shaped.level.listed):
         words = words_of(component.name)
         if words & _RIGHT[0] and not words & _NOT_RIGHT and not _is_criterion(declared, component.name):
             found.append(component.name)

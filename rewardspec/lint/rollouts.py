@@ -25,10 +25,12 @@ def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node],
 
     far: also values far outside, if a domain has no end.
 
-    None if the nodes depend on more than a rollout's own columns and the moment.
+    None if the nodes depend on more than a rollout's own columns and the moment, or on items of a list.
     """
     order = walk(nodes)
     if any(n.op in ACROSS_ROLLOUTS or (n.op == "given" and n.attributes[0] not in TIMES) for n in order):
+        return None
+    if any(n.level.listed for n in order):
         return None
     users = users_of(order)
     columns = [n for n in order if n.op == "column"]

@@ -62,7 +62,7 @@ def check_gate(ctx: Context, declaration: Component) -> None:
     inner = number(ctx, value.then, ctx.user)
     if declaration.says("otherwise") or inner.domain.lo >= 0 or ctx.declared.given:
         return
-    least = least_seen(inner, condition)
+    least = least_seen(ctx.graph, inner, condition)
     if least is not None and least < 0:  # an example, since related parts make the domain too wide
         ctx.fail(
             "otherwise-needed",

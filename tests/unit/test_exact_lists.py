@@ -15,6 +15,7 @@ from reference.wide import Wide
 import rewardspec
 from rewardspec.ir.exact import GroupEvaluator, items_of
 from rewardspec.ir.graph import walk
+from rewardspec.lint.facts import Facts
 from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
 from rewardspec.ops.real import UNKNOWN
@@ -163,3 +164,33 @@ def test_an_item_too_close_to_call_is_moved_and_not_summed(expression, values):
     (column,) = (n for n in walk([node]) if n.op == "column")
     (found,) = GroupEvaluator(node, [column], {})([((F(1), UNKNOWN, F(2)),)], {})
     assert all(a is b or (b is not UNKNOWN and a == b) for a, b in zip(found, values, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "is_needed"), [("called - 1", True), ("called - min(called)", False), ("sum(cost, over=rollout)", True)]
+)
+def test_what_is_below_0_behind_a_gate_of_items_is_seen(value, is_needed):
+    text = f"""rewardspec: 1
+lists: {{turn: {{ordered: true}}}}
+signals: {{called: {{values: [0, 1], level: turn}}, cost: {{range: [-2, 2], level: turn}}}}
+components:
+  correct: {{values: [0, 1], level: turn}}
+  tool: {{expr: '{value}', when: correct >= 1}}
+advantage: decoupled
+"""
+    if not is_needed:
+        rewardspec.loads(text)
+        return
+    with pytest.raises(rewardspec.SpecError, match="otherwise-needed"):
+        rewardspec.loads(text)
+
+
+def test_a_component_of_items_is_not_taken_for_the_outcome():
+    text = """rewardspec: 1
+lists: {turn: {ordered: true}}
+components:
+  correct: {values: [0, 1], level: turn}
+  brief: {values: [0, 1], when: any(correct >= 1, over=rollout)}
+advantage: decoupled
+"""
+    assert Facts(rewardspec.loads(text)).outcome is None

@@ -29,6 +29,7 @@ from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.lint.rollouts import MOST_ROLLOUTS
+from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import ACROSS_ROLLOUTS
 from rewardspec.text.diagnostics import Diagnostic
 from rewardspec.text.numbers import format_number
@@ -38,7 +39,8 @@ from rewardspec.text.numbers import format_number
 def constant_component(facts: Facts) -> Iterator[Diagnostic]:
     for name, node in facts.shaped.items():
         value = node.domain.constant if node.domain.constant is not None else _only_value(node)
-        if node.op == "spread" or value is not None or node.op == "const":
+        of_group = node.op == "spread" and node.args[0].level < Level.ROLLOUT
+        if of_group or value is not None or node.op == "const":
             always = (
                 None if value is None else f"`{name}` is always {format_number(value)}, so it distinguishes no rollouts"
             )
@@ -55,6 +57,8 @@ def _only_value(node: Node) -> Fraction | None:
     order = walk([node])
     columns = [n for n in order if n.op == "column"]
     values = [(*(c.domain.values or ()), *([None] * c.domain.missing)) for c in columns]
+    if any(n.level.listed for n in order):
+        return None
     if any(n.op in ACROSS_ROLLOUTS or n.op == "given" for n in order) or any(c.domain.values is None for c in columns):
         return None
     if prod(len(v) for v in values) > MOST_ROLLOUTS:
