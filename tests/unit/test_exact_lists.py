@@ -190,7 +190,7 @@ def test_a_component_of_items_is_not_taken_for_the_outcome():
 lists: {turn: {ordered: true}}
 components:
   correct: {values: [0, 1], level: turn}
-  brief: {values: [0, 1], when: any(correct >= 1, over=rollout)}
+  brief: {values: [0, 1], when: 'any(correct >= 1, over=rollout)'}
 advantage: decoupled
 """
     assert Facts(rewardspec.loads(text)).outcome is None
