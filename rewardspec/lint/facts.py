@@ -81,8 +81,8 @@ class Facts:
 
     def own_place(self, node: Node) -> Span:
         """The text of this spec that a node comes from; the whole advantage if it comes from the prelude."""
-        for graph in (self.program.graph, self.question.program.graph):
-            span = graph.spans.get(node)
+        for graph_of in (lambda: self.program.graph, lambda: self.question.program.graph):
+            span = graph_of().spans.get(node)
             if span is not None and span.source is self.spec.source:
                 return span
         return self.advantage_place()

@@ -95,6 +95,10 @@ INSTEAD = {  # what of the example on a page is written otherwise, and how; the 
     "length-without-success": [("length: tokens <= 4000", "length: {expr: tokens <= 4000, when: correct >= 1}")],
     "zero-weight": [("weight: 0", "weight: 0.1")],
     "component-unread": [("advantage: zscore(correct)", "advantage: gdpo")],
+    "baseline-depends-on-stopping": [
+        ("center(gained, by=position)", "returns(gained) - mean(sum(gained, over=rollout))")
+    ],
+    "long-rollouts-outweigh": [("center(gained)", "gained - mean(mean(gained, over=rollout))")],
     "state-unread": [("advantage: dr_grpo", "advantage: correct - level")],
     "keep-never-holds": [("mean(correct) > 1", "0 < mean(correct) and mean(correct) < 1")],
     "constant-component": [("bonus: difficulty", "bonus: difficulty * correct")],
@@ -171,6 +175,7 @@ def test_example_on_a_page_draws_its_finding_and_what_to_write_instead_does_not(
 
 
 OTHER_WAYS_OUT = [  # of the pages that name several
+    ("long-rollouts-outweigh", "zscore(correct) + center(gained)", "zscore(sum(gained, over=rollout))"),
     ("tiny-divisor", "style / (std(style) + 1e-9)", "(style / std(style) if std(style) > 0 else 0)"),
     ("eps-outweighs-spread", "tidy: {values: [0, 0.001]}", "tidy: {values: [0, 0.001], scale: [0, 1]}"),
     ("one-unit-decides", '"1 - min(tokens / 4000, 1)"', "floor(tokens / 500) / 8"),

@@ -213,3 +213,25 @@ def test_ids_that_are_tuples_can_be_flat():
     for place in ([3, ("e", 1), ("e", 1)], [("e", 1)] * 3, [[3], [("e", 1)] * 2], [(3,), ("e", "e")]):
         out = fn(columns | {"place": place}, 2, lengths=lengths)
         assert out.advantages.tolist() == [0, -0.5, 0.5]
+
+
+GAINS = """rewardspec: 1
+lists: {turn: {ordered: true}}
+signals: {gained: {range: [-1, 1], level: turn}}
+components: {correct: {values: [0, 1]}}
+"""
+
+
+def test_the_worked_examples_of_the_findings_about_turns():
+    """baseline-depends-on-stopping and long-rollouts-outweigh: the numbers on their pages."""
+
+    def advantages(expression, gained):
+        return compiled(expression, GAINS)({"correct": [0] * len(gained), "gained": gained}, len(gained)).nested()
+
+    stopping = [[1], [1], [1, -1], [1, -1]]
+    assert advantages("center(gained, by=position)", stopping) == [[0], [0], [0, 0], [0, 0]]
+    instead = advantages("returns(gained) - mean(sum(gained, over=rollout))", stopping)
+    assert instead == [[0.5], [0.5], [-0.5, -1.5], [-0.5, -1.5]]
+    uneven = [[1, 1], [0] * 12]
+    assert [row[0] for row in advantages("center(gained)", uneven)] == pytest.approx([0.86, -0.14], abs=0.005)
+    assert [row[0] for row in advantages("gained - mean(mean(gained, over=rollout))", uneven)] == [0.5, -0.5]
