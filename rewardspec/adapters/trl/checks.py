@@ -145,14 +145,16 @@ def check_columns(trainer, spec: Spec) -> None:
     problems = []
     for name in spec.columns:
         if name in rewards:
-            if spec.program.columns[name].domain.symbols is not None:
-                problems.append(f"reward function `{name}` returns numbers, but {spec.name} declares names")
+            if spec.program.columns[name].domain.nominal:
+                kind = "ids" if spec.program.columns[name].domain.ids else "names"
+                problems.append(f"reward function `{name}` returns numbers, but {spec.name} declares {kind}")
             continue
         for label, columns in found.items():
             if columns is not None and name not in columns and name not in AUTOMATIC and not open_ended:
                 problems.append(f"`{label}` has no column `{name}`, which {spec.name} reads")
             elif columns is not None and name in columns:
-                wanted = "name" if spec.program.columns[name].domain.symbols is not None else "number"
+                domain = spec.program.columns[name].domain
+                wanted = "id" if domain.ids else "name" if domain.nominal else "number"
                 if not _plain(sets[label], name, wanted):
                     problems.append(
                         f"column `{name}` of `{label}` holds {sets[label].features[name]}, not one {wanted} a row"
@@ -202,11 +204,12 @@ def _columns_of(data, removes: bool) -> set[str] | None:
 
 
 def _plain(data, name: str, wanted: str) -> bool:
-    """Whether a column has one number (or truth value), or one name, in each row."""
+    """Whether a column has one number (or truth value), one name, or one id, in each row."""
     features = getattr(data, "features", None) or {}
     if name not in features:
         return True
-    kinds = ("string", "large_string") if wanted == "name" else ("int", "uint", "float", "bool", "decimal")
+    texts, numbers = ("string", "large_string"), ("int", "uint", "float", "bool", "decimal")
+    kinds = {"name": texts, "number": numbers, "id": texts + numbers}[wanted]
     return str(getattr(features[name], "dtype", "")).startswith((*kinds, "null"))
 
 

@@ -25,7 +25,7 @@ def files(spec: Spec, given: Given) -> dict[str, str]:
         variables["REWARDSPEC_ALLOW_PYTHON"] = ",".join(given.allowed)
     if given.constants:
         variables["REWARDSPEC_SET"] = ",".join(f"{name}={value}" for name, value in given.constants.items())
-    own = [name for name in others(spec, AUTOMATIC) if spec.program.columns[name].domain.symbols is None]
+    own = [name for name in others(spec, AUTOMATIC) if not spec.program.columns[name].domain.nominal]
     functions = ["rewardspec.adapters.trl_hook.spec", *(f"my_rewards.{name}" for name in own)]
     note = (
         "# my_rewards: your module with a function for each name; a column of the data set needs none\n" if own else ""
