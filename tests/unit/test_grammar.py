@@ -65,12 +65,14 @@ def test_what_the_grammar_has_is_read(text):
     assert by_reader(text, parse_expression) is None
 
 
+@pytest.mark.slow
 @often
 @given(texts.filter(bool))
 def test_an_expression_is_read_as_far_as_the_grammar_goes(text):
     assert by_reader(text, parse_expression) == by_grammar(text, "start")
 
 
+@pytest.mark.slow
 @often
 @given(texts, st.sampled_from([")", ""]))
 def test_a_signature_is_read_as_far_as_the_grammar_goes(inside, end):
