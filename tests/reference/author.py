@@ -268,6 +268,7 @@ class Author(Expressions):
         if roll < 0.45:
             return self.pick(SCHEMES)
         if roll < 0.6:
-            return f"{self.pick(SCHEMES)} {self.pick('+-*')} {self.number(2, ROLLOUT)}"
+            x = self.number(2, ROLLOUT)  # often missing somewhere, and then an error
+            return f"{self.pick(SCHEMES)} {self.pick('+-*')} {f'coalesce({x}, 0)' if self.chance(0.7) else x}"
         wrap = self.pick(["center({})", "zscore({}, over=batch)", "loo({})", "{}", "whiten({})", "zscore({})"])
         return wrap.format(self.of_rollout(self.number(3, ROLLOUT)))

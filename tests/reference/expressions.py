@@ -42,7 +42,8 @@ class Expressions:
             self.features.add(function)
             x = inner()
             if function == "comb":
-                return f"comb(abs(floor({x})), {self.pick(['0', '1', '2', '3', f'abs(round({self.leaf(level)}))'])})"
+                n = f"min(abs(floor({x})), 9)" if self.tame or self.chance(0.8) else f"abs(floor({x}))"
+                return f"comb({n}, {self.pick(['0', '1', '2', '3', f'abs(round({self.leaf(level)}))'])})"
             if function in ("log", "sqrt") and (self.tame or self.chance(0.7)):
                 x = f"abs({x}) + {self.pick(['1', '0.5'])}"
             return f"exp(min({x}, 2))" if function == "exp" else f"{function}({x})"
