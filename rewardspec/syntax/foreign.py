@@ -158,7 +158,7 @@ _ANSWERS = [  # (names, answer): names in expressions, called or not
         'expressions cannot read text; add a reward function: `style: {python: "my_rewards:style", range: [0, 1]}`',
     ),
     (
-        "value values critic gae td td_lambda returns vapo ppo",
+        "value values critic gae td td_lambda vapo ppo",
         "write `rloo`: a baseline from the other rollouts, since there is no critic",
     ),
     # Schemes
@@ -277,7 +277,8 @@ _WORDS = [  # words for a key that takes one of a few
     ("sample sequence completion response trajectory answer output", "write `level: rollout`"),
     ("prompt question query problem task", "write `level: group`"),
     ("global run", "write `level: batch`"),
-    ("token turn", "write `level: rollout`: columns have no values per token or turn"),
+    ("token", "write `level: rollout`: columns have no values per token"),
+    ("turn action tool_call criterion", "declare it: `lists: {turn: {ordered: true}}`"),
     ("skip drop none null nan mask exclude omit ignored", "write `missing: ignore`"),
     ("0 zeros fill", "write `missing: zero`"),
     ("clamp clipped saturate truncate", "write `outside: clip`"),
