@@ -259,6 +259,8 @@ class Graph:
         domain = self._states.domain(node)
         if domain is None:
             return node
+        if not node.domain.missing:  # states do not know that a list with an item has a mean
+            domain = domain.present()
         if domain.constant is not None:
             return self.const(domain.constant, node.level)
         if domain.values is not None and domain != node.domain:

@@ -64,9 +64,10 @@ HEAD = """rewardspec: 1
 lists: {turn: {ordered: true}}
 signals:
   x: {range: [0, 9], level: turn}
-  prompt: {range: [0, 9], level: group}
+  prompt: {id: true, level: group}
 state:
   price: {init: 0.5, range: [0, 9], update: %s}
+  held: {init: 0, range: [0, 9], by: prompt, update: held + 1}
 components:
   a: {values: [0, 1]}
   t: {expr: x, when: a}
@@ -90,7 +91,7 @@ PAIRS = [
     [*(((("price", a), ("price", b))) for a, b in PAIRS), (("price + 1", "a"), ("price + 2", "a"))],
 )
 def test_the_check_sees_another_function(one, other):
-    columns = {"x": [[F(1), F(3)], [F(2)], [F(6), F(4), F(8)]], "a": [F(1), F(0), F(1)], "prompt": [F(1)] * 3}
+    columns = {"x": [[F(1), F(3)], [F(2)], [F(6), F(4), F(8)]], "a": [F(1), F(0), F(1)], "prompt": [7] * 3}
     data = Data(columns, [0, 0, 0], dict.fromkeys(columns, "list"), None, None, {"turn": [2, 1, 3]})
     mine, theirs = Draft(HEAD % one, []), Draft(HEAD % other, [])
     data.state = compiled(mine)[0].initial_state()

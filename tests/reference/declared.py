@@ -117,8 +117,9 @@ def declare_state(name, declared, columns, group):
     if not ends[0] <= init <= ends[1]:
         raise SpecError(f"{name} begins outside its range")
     by, most = declared.get("by"), declared.get("most")
-    if by is not None and (by not in columns or columns[by].measured or columns[by].level != group):
-        raise SpecError(f"the keys of {name} have to be a signal of group level")
+    keyed = by in columns and (columns[by].ids or columns[by].symbols) and columns[by].level == group
+    if by is not None and not keyed:
+        raise SpecError(f"the keys of {name} have to be ids or names of groups")
     if most is not None and (by is None or int(most) < 1):
         raise SpecError(f"{name}: `most` bounds keys")
     return State(name, init, ends, by and columns[by], 100_000 if most is None else int(most))

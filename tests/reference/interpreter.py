@@ -18,7 +18,7 @@ from reference.measured import (
     measured_columns,
 )
 from reference.nodes import BATCH, GROUP, OF_EACH, ROLLOUT, finest
-from reference.numbers import Arithmetic, NoValue, Number, compares
+from reference.numbers import Arithmetic, NoValue, compares
 from reference.reader import ALONG, ONE_NUMBER
 from reference.statistics import has_spread, statistic
 
@@ -187,8 +187,6 @@ class Evaluation:
     def key(self, state, i):
         """The key of a group, MISSING where its id is."""
         found = self.columns[state.by.name][self.batch.members[self.batch.group_of[i]][0]]
-        if isinstance(found, Number) and found.value.denominator != 1:
-            raise RolloutError(f"{state.by.name}: a key is a text or a whole number")
         return MISSING if found is MISSING else key_of(found if isinstance(found, str) else found.value)
 
     def state_after(self):

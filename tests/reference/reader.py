@@ -223,7 +223,7 @@ class Reader:
     def name(self, name, scope):
         if name in scope.parameters:
             return scope.parameters[name]
-        if name in AXES:
+        if name in AXES and name != "rollout":
             return Axis(name)
         if not scope.closed:
             if (name, "value") in self.define:
@@ -252,6 +252,8 @@ class Reader:
             return self.advantage
         if name == "outcome" and scope.guarantee and self.outcome is not None:
             return self.outcome
+        if name == "rollout":  # a value of the spec's own hides it
+            return Axis(name)
         if name in GIVEN:
             return self.node("given", (), name, GIVEN[name])
         raise SpecError(f"unknown name {name}")

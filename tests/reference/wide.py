@@ -1,14 +1,11 @@
 """Random specs with lists, ids and state."""
 
-from fractions import Fraction
-
 from reference.author import SCHEMES, Author, Column, Draft
 from reference.expressions import BATCH, GROUP, OF_EACH, REDUCTIONS, ROLLOUT
 
 TURN, CRITERION = 3, 4
 KINDS = ("lists", "ids", "state")
-KEYS = [("range: [0, 99]", [Fraction(n) for n in (0, 1, 7, 12, 99)])]
-KEYS += [("values: [red, blue, green, p]", ["red", "blue", "green", "p"])]
+NAMES = ["red", "blue", "green", "p"]
 IDS = [3, 17, 2**40 + 1, 2**40 + 2, "p", "q", ("e", 1)]
 NORMALISED = ["decoupled", "gdpo", "sum(weights * center(rewards), over=components)"]
 NORMALISED += ["sum(zscore(rewards, over=batch), over=components)", "max(loo(rewards), over=components)"]
@@ -112,7 +109,7 @@ class Wide(Author):
                 missing = "ignore" if self.chance(0.25, "missing id") else "error"
                 domain, values = "id: true", [v for v in IDS if name != "prompt" or not isinstance(v, tuple)]
                 if name == "prompt" and ("ids" not in self.kinds or self.chance(0.3)):
-                    domain, values = self.pick(KEYS)
+                    domain, values = f"values: [{', '.join(NAMES)}]", NAMES
                 keys = [domain] + (["missing: ignore"] if missing == "ignore" else [])
                 keys += [f"level: {'group' if level == GROUP else 'turn'}"] if level != ROLLOUT else []
                 self.columns.append(Column(name, self.random.sample(values, 4), level, missing, "error"))

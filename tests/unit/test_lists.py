@@ -206,6 +206,11 @@ def test_gamma_is_given_by_name_or_by_place():
             compiled(expression)
 
 
+def test_a_list_with_an_item_has_a_mean():
+    fn = compiled("called + (abs(center(2 if position > 0 else 0, over=batch)) + 0.5) ** -1")
+    assert fn({"outcome": [1, 0], "called": [[1, 0], []]}, 2).advantages.tolist() == [3, 2]
+
+
 def test_ids_that_are_tuples_can_be_flat():
     text = SPEC.replace("signals:", "signals:\n  place: {id: true, level: turn}")
     fn = compiled("called - mean(called, over=rollout, by=place)", text)
@@ -213,6 +218,8 @@ def test_ids_that_are_tuples_can_be_flat():
     for place in ([3, ("e", 1), ("e", 1)], [("e", 1)] * 3, [[3], [("e", 1)] * 2], [(3,), ("e", "e")]):
         out = fn(columns | {"place": place}, 2, lengths=lengths)
         assert out.advantages.tolist() == [0, -0.5, 0.5]
+    none = {"outcome": [1, 0], "called": [], "place": []}
+    assert fn(none, 2, lengths={"turn": [0, 0]}).advantages.tolist() == []
 
 
 GAINS = """rewardspec: 1

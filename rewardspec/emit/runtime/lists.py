@@ -499,7 +499,7 @@ def _flat(x, name, lengths, ids=False):
     listed = [row for row in rows if _is_list(row)]
     if ids and lengths is not None and all(isinstance(row, tuple) for row in listed):
         listed = rows if [len(row) for row in listed] == lengths[1].tolist() else []
-    if rows and not listed and lengths is not None:
+    if not listed and lengths is not None:
         return _already_flat(rows, name, lengths)
     for i, row in enumerate(rows):
         if not _is_list(row):
