@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo check lint test fuzz test-openrlhf test-processors test-rounding bench clean
+.PHONY: demo check lint test test-main fuzz test-openrlhf test-processors test-rounding bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
@@ -23,9 +23,12 @@ demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, cou
 check: lint  ## a verdict in about a minute, no trainers needed: lint, and the tests that take a moment
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(addprefix tests/,cases commands papers rewards unit)
 
-test: $(VENV)/.test lint  ## all tests
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
-	$(MAKE) --jobs 2 --output-sync=target test-rounding test-openrlhf
+# OpenRLHF's tests and those of rounding run beside the rest; what each prints comes at its end.
+test: $(VENV)/.test $(OPENRLHF)/.test lint  ## all tests
+	$(MAKE) --jobs 3 --output-sync=target test-main test-rounding test-openrlhf
+
+test-main: $(VENV)/.test  ## the tests of one environment: all but the two below
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 25 --durations-min 5
 
 lint: $(VENV)/.check  ## what a linter finds, the layout of the code, and types
 	$(BIN)/python -m ruff check .
