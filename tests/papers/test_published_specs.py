@@ -27,6 +27,7 @@ METHODS = {  # the methods of the papers, folder by folder
     "grpo_lead": ["grpo_lead"],
     "kimi": ["kimi_length"],
     "l1": ["l1_exact", "l1_max"],
+    "laconic": ["laconic"],
     "maxrl": ["maxrl"],
     "mo_grpo": ["mo_grpo"],
     "open_r1": ["open_r1", "open_r1_code"],
@@ -38,6 +39,8 @@ METHODS = {  # the methods of the papers, folder by folder
     "rvpo": ["rvpo"],
     "saw": ["saw_gdpo", "saw_grpo"],
     "search_r1": ["search_r1"],
+    "spiral": ["rae"],
+    "spo": ["spo"],
     "toolrl": [
         "coarse",
         "equal_max",
@@ -62,7 +65,9 @@ def rollouts(spec, rng, ids):
         column, n = spec.program.columns[name], len(ids)
         domain = column.domain
         assert domain.symbols is None
-        if domain.values is not None:
+        if domain.ids:
+            found[name] = rng.integers(0, 5, n)
+        elif domain.values is not None:
             found[name] = rng.choice([float(v) for v in domain.values], n)
         else:
             lo, hi = float(max(domain.lo, -4)), float(min(domain.hi, 9000))
@@ -97,10 +102,11 @@ def test_spec_says_what_it_is_and_runs(path):
         rng = np.random.default_rng(seed)
         ids = rng.permutation(np.repeat(np.arange(len(sizes)), sizes)).tolist()
         columns = rollouts(spec, rng, ids)
-        out = fn(columns, ids, step=3, total_steps=10)
+        state = fn.initial_state()
+        out = fn(columns, ids, step=3, total_steps=10, state=state)
         assert out.advantages.dtype is torch.float64
         assert torch.isfinite(out.advantages).all()
-        again = fn(columns, ids, step=3, total_steps=10).advantages
+        again = fn(columns, ids, step=3, total_steps=10, state=state).advantages
         assert again.equal(out.advantages)
         assert seed or out.advantages.any()
         if out.shares:
@@ -115,7 +121,8 @@ def test_spec_goes_with_every_dialect(path):
         fn = rewardspec.compile(spec, dialect=dialect)
         columns = rollouts(fn.spec, np.random.default_rng(0), [i // 4 for i in range(24)])
         columns |= {"tokens": np.arange(24) + 1.0}
-        assert torch.isfinite(fn(columns, 4, step=3, total_steps=10).advantages).all()
+        out = fn(columns, 4, step=3, total_steps=10, state=fn.initial_state())
+        assert torch.isfinite(out.advantages).all()
 
 
 @pytest.mark.parametrize("dialect", [None, *dialects()])
