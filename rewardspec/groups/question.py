@@ -65,7 +65,8 @@ class Question:
 
     nodes: the advantage, shaped components, guarantees and outcome. fine: columns of rollout level with their points;
     coarse: columns of group and batch level, by name. moments: of training. complete: whether points and moments
-    represent all values; intervals: whether they do not because a domain is an interval.
+    represent all values; intervals: whether they do not because the domain of a rollout column is an interval; sampled:
+    because that of a coarse column or a state is.
     """
 
     spec: Spec
@@ -101,6 +102,8 @@ class Question:
         self.moments, self.all_moments = moments_of(self.nodes)
         self.complete = complete and self.all_moments
         self.intervals = not complete and any(n.domain.values is None and not n.domain.ids for n in fine)
+        domains = [program.column(name).domain for name in coarse]
+        self.sampled = not complete and any(d.values is None and not d.ids for d in domains)
 
     @cached_property
     def ends(self) -> Node | None:

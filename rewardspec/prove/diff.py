@@ -98,7 +98,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
             known += [p for p in points if p not in known]
     ids = _ids(questions, largest)
     columns |= {name: points for name, points in ids.items() if name in columns}
-    left_out = dict.fromkeys(["some domains are intervals"] if any(q.intervals for q in questions) else [])
+    left_out = dict.fromkeys(["some domains are intervals"] if any(q.intervals or q.sampled for q in questions) else [])
     if not all_moments:
         left_out[f"schedules were compared at {len(moments)} moments only"] = None
 

@@ -234,6 +234,8 @@ def not_all(question: Question, size: int) -> str:
     """Why not all groups of a size were tried."""
     if question.intervals:
         return "some domains are intervals: searched, not exhausted"
+    if question.sampled:
+        return "some domains are intervals: tried at their ends and middles"
     if not question.complete:
         return f"schedules were tried at {len(question.moments)} moments only"
     return f"too many groups of {size} to try them all"

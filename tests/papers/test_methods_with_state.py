@@ -13,7 +13,7 @@ def members(groups):
 
 
 def laconic(batches, budget=2000, rate=0.0035, eps=1e-6):
-    """r - lambda * max(0, (L - B) / B), normalised in the group; lambda + rate * (mean L / B - 1), held to its range."""
+    """r - lambda * max(0, (L - B) / B), normalised in the group; lambda + rate * (mean L / B - 1), in its range."""
     price = 0.0
     for x, groups in batches:
         reward = x["correct"] - price * np.maximum(0, (x["tokens"] - budget) / budget)

@@ -382,6 +382,12 @@ EXPECTED = {  # sizes 2 to 4; every other guarantee of a shipped spec is proved
     },
     "gdpo/tool_calling_dr_grpo": {"*": "not refuted"},
     "gdpo/tool_calling_grpo": {"*": "not refuted"},
+    "laconic/laconic": {
+        "right answers above wrong ones": "refuted",
+        "right answers within the budget above wrong ones": "not refuted",
+    },
+    "spiral/rae": {"*": "not refuted"},
+    "spo/spo": {"*": "not refuted"},
     "papo/mult": {
         "right answers above wrong ones": "refuted",
         "a group with right and wrong answers is live": "refuted",
@@ -412,7 +418,19 @@ EXPECTED |= {
     for scheme in ("_grpo", "_dr_grpo", "_decoupled")
 }
 ONLY_IN_FOURS = {"gdpo/tool_calling", "gdpo/tool_calling_decoupled"}  # what they refute
-SEARCHED = {"alp", "grpo_lead", "kimi", "l1", "mo_grpo", "open_r1", "opo", "retool", "rvpo"}  # not for long: intervals
+SEARCHED = {
+    "alp",
+    "grpo_lead",
+    "kimi",
+    "l1",
+    "laconic",
+    "spiral",
+    "mo_grpo",
+    "open_r1",
+    "opo",
+    "retool",
+    "rvpo",
+}  # not for long: intervals
 FILES = sorted(path for path in SPECS.glob("*/*.yaml") if path.parent.name != "dialects")
 
 
