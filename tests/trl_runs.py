@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from random import Random
 
 import torch
 from datasets import Dataset
@@ -57,6 +58,59 @@ state:
   level_of: {init: 0.5, range: [0, 1], by: bonus, update: 0.5 * level_of + 0.5 * mean(letters)}
 advantage: total - level_of
 """
+TURNS = """
+rewardspec: 1
+name: turns
+lists: {turn: {ordered: true}}
+signals:
+  called: {values: [0, 1], level: turn}
+  cost: {range: [0, 10], level: turn}
+components:
+  digit: {values: [0, 1]}
+  tool: {expr: called, weight: 0.5}
+  cheap: {expr: "returns(cost, 0.5)", weight: -0.25}
+advantage: decoupled
+"""
+MOVED_TURNS = """
+rewardspec: 1
+name: turns
+lists: {turn: {}}
+signals: {called: {values: [0, 1], level: turn}}
+components: {digit: {values: [0, 1]}, tool: {expr: called}}
+keep: std(sum(called, over=rollout)) > 0
+refill: mean(digit)
+advantage: called - mean(called) + digit
+"""
+
+
+def in_turns(prompts, trainer):
+    """A `rollout_func`: one to four turns of letters or digits, with answers of an environment between them.
+
+    `env_mask` is 0 on those answers; `turns` has the text of each turn and `cost` its number of tokens. Half of the
+    rollouts end with <eos>, others are cut off.
+    """
+    tokenizer = trainer.processing_class
+    made = {"prompt_ids": [], "completion_ids": [], "env_mask": [], "turns": [], "cost": []}
+    for place, prompt in enumerate(prompts):
+        seen = (trainer.state.global_step, trainer.accelerator.process_index, place, prompt)
+        random = Random(str(seen))
+        texts = ["".join(random.choices("abc0129", k=random.randint(1, 4))) for _ in range(random.randint(1, 4))]
+        parts = [tokenizer(text)["input_ids"] for text in texts]
+        ids, mask = list(parts[0]), [1] * len(parts[0])
+        for part in parts[1:]:
+            answer = tokenizer(random.choice(["x", "[x]", "xyz"]))["input_ids"]
+            ids, mask = ids + answer + part, mask + [0] * len(answer) + [1] * len(part)
+        if random.random() < 0.5:
+            ids, mask = [*ids, tokenizer.eos_token_id], [*mask, 1]
+        values = (tokenizer(prompt)["input_ids"], ids, mask, texts, [len(part) for part in parts])
+        for held, value in zip(made.values(), values, strict=True):
+            held.append(value)
+    return {**made, "logprobs": None}
+
+
+def called(turns, **_):
+    """For every turn of each rollout whether it has a digit."""
+    return [[float(any(c.isdigit() for c in text)) for text in texts] for texts in turns]
 
 
 def digit(completions, **_):
@@ -97,7 +151,8 @@ class Watched:
     def _generate_and_score_completions(self, inputs):
         before = [dict(row) for row in inputs]
         out = super()._generate_and_score_completions(inputs)
-        assert [dict(row) for row in inputs] == before, "rows of the data set stay as they are"
+        kept = [{name: row[name] for name in old} for row, old in zip(inputs, before, strict=True)]
+        assert kept == before, "rows of the data set stay as they are"
         mode = "train" if self.model.training else "eval"
         found = {"mode": mode, "step": self.state.global_step, "out": dict(out), "given": before}
         found["state"] = self.spec_state
@@ -168,6 +223,8 @@ DISTRIBUTED = {
     "state": (CARRIED, "grpo", SPLIT, {}),
     "weights": (VSPO, "grpo", {**TOGETHER, "loss_type": "dr_grpo"}, {}),
     "moved": (VSPO, "grpo", {**TOGETHER, "loss_type": "dr_grpo"}, {"move_rows": True}),
+    "turns": (TURNS, "grpo", SPLIT, {"rollout_func": in_turns}),
+    "turns moved": (MOVED_TURNS, "grpo", TOGETHER, {"rollout_func": in_turns, "move_rows": True}),
     "moved rloo": (VSPO, "rloo", TOGETHER, {"move_rows": True}),
     "moved dapo": (VSPO, "grpo", {**TOGETHER, "num_iterations": 2, "loss_type": "dapo"}, {"move_rows": True}),
 }
@@ -175,7 +232,7 @@ DISTRIBUTED = {
 
 def main(folder: Path) -> None:
     for name, (spec, kind, changes, options) in DISTRIBUTED.items():
-        functions = [digit] if spec == TOKENS else [letters, digit]
+        functions = {TOKENS: [digit], TURNS: [digit, called], MOVED_TURNS: [digit, called]}.get(spec, [letters, digit])
         run = trainer(folder / "out", spec, kind, reward_funcs=functions, changes=changes, **options)
         run.train()
         rank = run.accelerator.process_index

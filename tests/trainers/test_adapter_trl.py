@@ -20,7 +20,8 @@ from tiny_model import VOCABULARY, tiny_model, tiny_tokenizer
 from trl import GRPOTrainer, RLOOConfig, RLOOTrainer, SFTTrainer
 from trl.experimental.async_grpo import AsyncGRPOTrainer
 from trl.experimental.online_dpo import OnlineDPOTrainer
-from trl_runs import CARRIED, LINEAR, TOKENS, VSPO, data_set, digit, letters, settings, trainer
+from trl_runs import CARRIED, LINEAR, MOVED_TURNS, TOKENS, VSPO, called, data_set, digit, letters, settings, trainer
+from turns_by_hand import assert_on_tokens, turns_by_hand
 
 import rewardspec
 from rewardspec.adapters.trl import (
@@ -642,6 +643,33 @@ def test_two_processes_have_one_state(distributed):
     batches = list(zip(*(run["generations"] for run in distributed["state"]), strict=True))
     assert len(batches) == 3
     assert_carried(batches, 2)
+
+
+def test_two_processes_have_the_turns_of_both(distributed):
+    first, second = (run["generations"] for run in distributed["turns"])
+    assert len(first) == 3
+    for a, b in zip(first, second, strict=True):
+        rows = a["rows"] + b["rows"]
+        items = turns_by_hand(rows, a["completions"] + b["completions"], 2)
+        assert_on_tokens(a["out"], items[:3])
+        assert_on_tokens(b["out"], items[3:])
+        means = [sum(row) / len(row) for row in items]
+        assert a["logged"][-6:] == pytest.approx(means, abs=1e-6) and b["logged"] == a["logged"]
+
+
+def test_two_processes_move_rows_with_turns_between_them(distributed):
+    fn, moved = rewardspec.compile(rewardspec.loads(MOVED_TURNS)), False
+    for pair in zip(*(run["generations"] for run in distributed["turns moved"]), strict=True):
+        completions = [text for g in pair for text in g["completions"]]
+        lists = called([row["turns"] for g in pair for row in g["rows"]])
+        result = fn({"digit": digit(completions), "called": lists}, 2, step=pair[0]["step"], seed=42)
+        by_row = zip(result.nested(), result.copies.repeat_interleave(2).tolist(), strict=True)
+        items = [[value / max(copies, 1) for value in row] for row, copies in by_row]
+        rows = result.refilled[0].tolist()
+        for index, g in enumerate(pair):
+            assert_on_tokens(g["out"], [items[row] for row in rows[index * 4 : index * 4 + 4]])
+        moved = moved or rows != sorted(rows)
+    assert moved
 
 
 def test_two_processes_draw_reward_tokens_for_the_global_groups(distributed):

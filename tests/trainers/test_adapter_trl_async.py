@@ -127,6 +127,38 @@ def test_columns_that_no_function_measures():
     assert not any("no_reward" in name for s in found for name in s.metrics)
 
 
+RUBRIC = """rewardspec: 1
+name: rubric
+lists: {criterion: {}}
+signals: {met: {values: [0, 1], level: criterion}, points: {range: [-9, 9], level: criterion}}
+components: {rubric: {expr: "sum(met * points, over=rollout)"}}
+advantage: total
+"""
+
+
+def met(completions, points, **_):
+    return [[float(len(text) > k) for k in range(len(own))] for text, own in zip(completions, points, strict=True)]
+
+
+def test_lists_that_the_spec_reduces():
+    points = [[1, 2], [3], [4, 5, 6], [7, 8, 9]]
+    found = group()
+    found.reward_kwargs = {"points": points}
+    data = Dataset.from_dict({"prompt": ["p"], "points": [[1]]})
+    samples = score(loop(SpecLoop, [met], data, spec=rewardspec.loads(RUBRIC)), found)
+    assert [s.advantage for s in samples] == [1, 3, 3, 7 + 8]  # of "a", "abc" twice, and "ab"
+    assert [s.metrics["rewards/met"] for s in samples] == pytest.approx([1 / 2, 1, 1, 2 / 3])
+
+
+def test_lists_that_the_worker_does_not_have_are_refused():
+    text = RUBRIC.replace("sum(met * points, over=rollout)", "met * points")
+    with pytest.raises(BindingError, match="the advantage of rubric is of the list `criterion`, and the worker"):
+        RewardSpecAsyncGRPOTrainer("no such model", [met], spec=text)
+    text = RUBRIC.replace("points", "tokens")
+    with pytest.raises(BindingError, match="`tokens` is one value for each rollout here: declare it without `level: c"):
+        loop(SpecLoop, [met], spec=rewardspec.loads(text))
+
+
 def test_functions_that_do_not_match_are_refused():
     with pytest.raises(BindingError, match="nothing measures `sure`"):
         loop(SpecLoop, [length], spec=rewardspec.loads(OWN))

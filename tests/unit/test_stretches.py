@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rewardspec.adapters.common.binding import BindingError
-from rewardspec.adapters.common.stretches import check_stretches, counted, onto_tokens, stretches
+from rewardspec.adapters.common.stretches import check_stretches, counted, onto_tokens, stretches, tokens_of
 
 
 def by_hand(row):
@@ -21,6 +21,8 @@ def test_stretches_are_the_runs_of_ones_of_every_mask():
         found = stretches(mask)
         assert found.tolist() == [by_hand(row) for row in masks.tolist()]
         assert counted(found).tolist() == [len({*by_hand(row)} - {-1}) for row in masks.tolist()]
+        runs = [by_hand(row) for row in masks.tolist()]
+        assert tokens_of(found).tolist() == [row.count(k) for row in runs for k in range(max(row) + 1)]
     assert counted(stretches(torch.zeros(2, 0))).tolist() == [0, 0]
 
 

@@ -34,6 +34,13 @@ def counted(index: Tensor) -> Tensor:
     return index.amax(1) + 1 if index.shape[1] else index.new_zeros(len(index))
 
 
+def tokens_of(index: Tensor) -> Tensor:
+    """How many tokens each stretch has, those of all rows one after the other: [B, T] -> [M]."""
+    found = counted(index)
+    start = (found.cumsum(0) - found).unsqueeze(1)
+    return (start + index)[index >= 0].bincount(minlength=int(found.sum()))
+
+
 def onto_tokens(values: Tensor, lengths: Tensor, index: Tensor) -> Tensor:
     """The value of its item for each token, 0 for tokens outside: [B, T], of the type of `values`.
 

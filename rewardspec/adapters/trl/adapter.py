@@ -28,6 +28,16 @@ from rewardspec.adapters.trl.checks import (
 from rewardspec.adapters.trl.logs import log_result
 from rewardspec.adapters.trl.rewards import for_trl
 from rewardspec.adapters.trl.rows import moved
+from rewardspec.adapters.trl.turns import (
+    advantages_of_tokens,
+    check_turns,
+    keep_lists,
+    list_of_advantage,
+    listed_columns,
+    means,
+    plain,
+    tokens_by_stretch,
+)
 from rewardspec.function import State
 from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec, compile
@@ -95,6 +105,7 @@ class RewardSpecMixin(_Trainer):
 
     _measured: tuple[Any, list[dict], list[list[int]]] | None
     _generations: tuple[int, int]
+    _held: dict[str, list]  # of this process, lists that reward functions returned for the current batch
     spec_state: State | None  # of a spec with `state:`, after the last batch
 
     def __init_subclass__(cls, **kwargs):
@@ -118,6 +129,7 @@ class RewardSpecMixin(_Trainer):
             inputs = [self._with_token(row, token) for row, token in zip(inputs, tokens[place], strict=True)]
 
         self._measured, logged = None, len(self._metrics[mode]["reward"])
+        self._held.clear()
         out = super()._generate_and_score_completions(inputs)
         columns = self._columns(out, n)
         moment: dict[str, Any] = {"step": step, "total_steps": total_steps, "seed": seed}
@@ -126,17 +138,25 @@ class RewardSpecMixin(_Trainer):
             self.spec_state = result.state  # equal on every process: each has the rollouts of all
         own = out["advantages"]
         advantages = result.advantages.to(own.device, torch.float32)
+        lengths = None if self._list is None else result.lengths[self._list].to(own.device)
+        if lengths is not None:
+            check_turns(self, self._list, lengths, out)
         penalty = None
         if self._penalised:  # with weights of 0, TRL's own advantages are those of its KL penalty only
             penalty = self.accelerator.gather(own)
             if self.spec.program.keep is not None:
                 penalty = penalty * result.kept.to(own.device).repeat_interleave(group_size)
             advantages = advantages + penalty
-        log_result(self, mode, logged, columns, result, advantages, penalty, tokens)
-        out["advantages"] = advantages[place]
+        shown = advantages if lengths is None else means(advantages, lengths)
+        log_result(self, mode, logged, columns, result, shown, penalty, tokens)
         if self.move_rows and mode == "train":
-            rows, refilled = result.refilled
-            out = moved(out, rows, refilled, self.accelerator, self._tokenizer.pad_token_id)
+            rows, advantages = (found.to(own.device) for found in result.refilled)
+            out = moved(out, rows, self.accelerator, self._tokenizer.pad_token_id)
+            advantages, lengths = advantages.float(), None if lengths is None else lengths[rows]
+        if lengths is None:
+            out["advantages"] = advantages[place]
+        else:
+            out["advantages"] = advantages_of_tokens(advantages, lengths, out, place)
         return out
 
     def _save_checkpoint(self, model, trial):
@@ -197,6 +217,7 @@ class RewardSpecMixin(_Trainer):
             )
         measured = reward_names(self, self._read)
         columns = {name: rewards[:, k] for k, name in enumerate(measured) if name in self._read}
+        columns = {name: values for name, values in columns.items() if name not in self._lists}
         others = [name for name in self._read if name not in columns]
         local = [self._column(name, inputs, completion_ids, out) for name in others]
         if others and self.accelerator.num_processes > 1:
@@ -208,19 +229,21 @@ class RewardSpecMixin(_Trainer):
             for name in self._read
         }
 
-    @staticmethod
-    def _counted(name: str, inputs: list[dict]) -> bool:
+    def _counted(self, name: str, inputs: list[dict]) -> bool:
         """Whether the trainer measures a column itself, with an integer for every rollout."""
-        return name in AUTOMATIC and name not in inputs[0]
+        return name in AUTOMATIC and name not in inputs[0] and name not in self._lists
 
     def _column(self, name: str, inputs: list[dict], completion_ids: list[list[int]], out: dict) -> list:
         """A column that is not a reward, of this process's rollouts, as plain values."""
+        if name in self._held:
+            return self._held[name]
         if name in inputs[0]:
-            values: list[Any] = [row.get(name) for row in inputs]
-            return [value.tolist() if hasattr(value, "tolist") else value for value in values]
+            return [plain(row.get(name)) for row in inputs]
         if name == "truncated":
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
             return [int(not ids or ids[-1] not in ends) for ids in completion_ids]
+        if name == "tokens" and name in self._lists:
+            return tokens_by_stretch(completion_ids, out)
         if name == "tokens":
             if "tool_mask" not in out:
                 return [len(ids) for ids in completion_ids]
@@ -282,7 +305,8 @@ def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
     trainer.spec, trainer.move_rows = spec, move_rows
     trainer.advantage_function = compile(spec)
     trainer.spec_state = trainer.advantage_function.initial_state()
-    trainer._read = spec.columns
+    trainer._read, trainer._lists, trainer._list = spec.columns, listed_columns(spec), list_of_advantage(spec)
+    trainer._held = keep_lists(trainer, spec, reward_names(trainer, spec.columns))
     trainer._generations = (-1, 0)  # step, and how many generations there were at it before
     trainer._penalised = trainer._name == "RLOO" and trainer.beta != 0
     if trainer._penalised:

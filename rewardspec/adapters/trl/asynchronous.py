@@ -5,9 +5,9 @@
     trainer = RewardSpecAsyncGRPOTrainer("Qwen/Qwen3-4B", reward_funcs=[correct], spec="spec.yaml", train_dataset=...)
 
 That trainer scores one group at a time, in a separate process, the rollout worker. So the spec may read neither the
-batch nor the step; others are refused before the model is loaded. Columns are found as in `rewardspec.adapters.trl`, on
-the worker: a column that nothing measures ends the run at the first group. `reward`, `reward_std`, `rewards/` and
-`rewardspec/` are logged as there.
+batch nor the step, and its advantage is that of a rollout, not of a list's items; others are refused before the model
+is loaded. Columns are found as in `rewardspec.adapters.trl`, on the worker: a column that nothing measures ends the run
+at the first group. `reward`, `reward_std`, `rewards/` and `rewardspec/` are logged as there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rewardspec.adapters.common.by_group import beyond_a_group
 from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.adapters.trl.adapter import own_functions
 from rewardspec.adapters.trl.checks import no_reward
+from rewardspec.adapters.trl.turns import list_of_advantage, listed_columns, mean_of, plain
 from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec, compile
 
@@ -70,6 +71,10 @@ def check_by_group(spec: Spec) -> None:
     problems = beyond_a_group(spec, "the worker")
     if spec.condition is not None:
         problems.append(f"{spec.name} has reward tokens, and the worker generates a group from one prompt")
+    if (of := list_of_advantage(spec)) is not None:
+        problems.append(
+            f"the advantage of {spec.name} is of the list `{of}`, and the worker has one advantage for each rollout"
+        )
     if problems:
         raise BindingError("\n".join([*problems, "AsyncGRPO scores one group at a time; use RewardSpecGRPOTrainer"]))
 
@@ -101,22 +106,40 @@ class SpecLoop(_AsyncRolloutLoop):
         data = getattr(self.dataset, "column_names", None) or self._read
         rewards = [self._name(name) for name in self.reward_func_names if name != no_reward.__name__]
         check_rewards(self.spec, rewards, {*data, *AUTOMATIC}, "reward function")
+        self._check_lists({*map(self._name, self.reward_func_names[len(functions) :])}, rewards)
+
+    def _check_lists(self, environments: set[str], rewards: list[str]) -> None:
+        """Raise BindingError for columns of lists that the worker measures once for each rollout."""
+        data = getattr(self.dataset, "column_names", None) or ()
+        problems = [
+            f"`{name}` is one value for each rollout here: declare it without `level: {of}`, or pass a reward function "
+            "of that name that returns a list for each rollout"
+            for name, of in listed_columns(self.spec).items()
+            if name in environments or (name in AUTOMATIC and name not in rewards and name not in data)
+        ]
+        if problems:
+            raise BindingError("\n".join(problems))
 
     def _name(self, name: str) -> str:
         return name if name in self.spec.columns else as_name(name)
 
     def _kept(self, k: int, function: Callable) -> Callable:
-        """The function, with its values stored for the current group: groups are scored one after the other."""
+        """The function, with its values stored for the current group: groups are scored one after the other.
+
+        TRL gets the mean of each list.
+        """
+
+        def kept(values):
+            self._measured[k] = [plain(value) for value in values]
+            return [mean_of(value) for value in self._measured[k]]
 
         @functools.wraps(function)
         def scored(**kwargs):
-            self._measured[k] = values = list(function(**kwargs))
-            return values
+            return kept(function(**kwargs))
 
         @functools.wraps(function)
         async def awaited(**kwargs):
-            self._measured[k] = values = list(await function(**kwargs))
-            return values
+            return kept(await function(**kwargs))
 
         return awaited if is_async_callable(function) else scored
 
@@ -125,7 +148,8 @@ class SpecLoop(_AsyncRolloutLoop):
         columns = self._columns(group)
         result = self.advantage_function(columns, len(group.completions))
         advantages, metrics = result.advantages.tolist(), result.metrics()
-        totals = advantages if result.total is None else result.total.tolist()
+        node = self.spec.program.total  # of a list level there is none for each rollout
+        totals = advantages if result.total is None or (node and node.level.listed) else result.total.tolist()
         metrics.pop("total", None)
         found = {"reward_std": metrics.pop("total_std", float("nan"))}
         found |= {f"rewardspec/{name}": value for name, value in metrics.items()}

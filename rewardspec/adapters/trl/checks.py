@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards
 from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.spec import Spec
@@ -117,6 +119,12 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
         )
     if move_rows and spec.program.copies is None:
         problems.append(f"`move_rows=True`: {spec.name} has no `refill`, so no row would move")
+    level = spec.program.advantage.level
+    if level.listed and trainer._name == "RLOO":
+        problems.append(
+            f"the advantage of {spec.name} is of the list `{level.name}`, but RLOO has one probability ratio and one "
+            "advantage for each rollout: train with GRPO, or reduce the list in the spec: `sum(x, over=rollout)`"
+        )
     measured = "tokens" in spec.needs and "tokens" not in reward_names(trainer, spec.columns)
     tools = getattr(trainer, "tools", None) or getattr(trainer, "rollout_func", None)
     if measured and tools and args.mask_truncated_completions:
@@ -143,22 +151,28 @@ def check_columns(trainer, spec: Spec) -> None:
     except BindingError as error:
         raise BindingError(str(error) + _removed(trainer, spec, rewards)) from None
     problems = []
+    functions = dict(zip(reward_names(trainer, spec.columns), trainer.reward_funcs, strict=True))
     for name in spec.columns:
+        column = spec.program.columns[name]
+        listed = column.level.listed
+        wanted = "id" if column.domain.ids else "name" if column.domain.nominal else "number"
         if name in rewards:
-            if spec.program.columns[name].domain.nominal:
-                kind = "ids" if spec.program.columns[name].domain.ids else "names"
-                problems.append(f"reward function `{name}` returns numbers, but {spec.name} declares {kind}")
+            if listed and isinstance(functions[name], torch.nn.Module):
+                problems.append(
+                    f"reward model `{name}` returns one number for each rollout, but {spec.name} declares it of the "
+                    f"list `{column.level.name}`"
+                )
+            elif wanted != "number" and not listed:  # TRL makes a tensor of them, except of lists
+                problems.append(f"reward function `{name}` returns numbers, but {spec.name} declares {wanted}s")
             continue
+        if listed and name == "truncated" and name not in names and not open_ended:
+            problems.append(f"`truncated` is one value a rollout: declare it without `level: {column.level.name}`")
         for label, columns in found.items():
             if columns is not None and name not in columns and name not in AUTOMATIC and not open_ended:
                 problems.append(f"`{label}` has no column `{name}`, which {spec.name} reads")
-            elif columns is not None and name in columns:
-                domain = spec.program.columns[name].domain
-                wanted = "id" if domain.ids else "name" if domain.nominal else "number"
-                if not _plain(sets[label], name, wanted):
-                    problems.append(
-                        f"column `{name}` of `{label}` holds {sets[label].features[name]}, not one {wanted} a row"
-                    )
+            elif columns is not None and name in columns and not _plain(sets[label], name, wanted, listed):
+                form = f"a list of {wanted}s" if listed else f"one {wanted}"
+                problems.append(f"column `{name}` of `{label}` holds {sets[label].features[name]}, not {form} a row")
     for name, field in _fields(trainer, spec):
         for label, columns in found.items():
             if columns is not None and field not in columns and not open_ended:
@@ -203,14 +217,20 @@ def _columns_of(data, removes: bool) -> set[str] | None:
     return set() if removes else {name for name in data.column_names if name not in OWN}
 
 
-def _plain(data, name: str, wanted: str) -> bool:
-    """Whether a column has one number (or truth value), one name, or one id, in each row."""
+def _plain(data, name: str, wanted: str, listed: bool = False) -> bool:
+    """Whether each row of a column has one number (or truth value), name or id; or a list of them."""
     features = getattr(data, "features", None) or {}
     if name not in features:
         return True
-    texts, numbers = ("string", "large_string"), ("int", "uint", "float", "bool", "decimal")
-    kinds = {"name": texts, "number": numbers, "id": texts + numbers}[wanted]
-    return str(getattr(features[name], "dtype", "")).startswith((*kinds, "null"))
+    names, numbers = ("string", "large_string"), ("int", "uint", "float", "bool", "decimal")
+    kinds = {"name": names, "number": numbers, "id": names + numbers}[wanted]
+    feature = features[name]
+    if listed:  # `Sequence` of older versions, and a list with one feature, are lists too
+        inner = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", None)
+        if inner is None:
+            return str(getattr(feature, "dtype", "")) == "null"
+        feature = inner
+    return str(getattr(feature, "dtype", "")).startswith((*kinds, "null"))
 
 
 def _removed(trainer, spec: Spec, rewards: list[str]) -> str:

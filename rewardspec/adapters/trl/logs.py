@@ -10,8 +10,9 @@ from rewardspec.adapters.trl.checks import no_reward
 def log_result(trainer, mode: str, logged: int, columns: dict, result, advantages, penalty, tokens) -> None:
     """Replace TRL's metrics of a batch by those of the spec.
 
-    logged: how many values the metric `reward` had before the batch. advantages: of all processes, [N]. penalty: TRL's
-    KL penalty in them, [N], or None. tokens: the name of each rollout's reward token, or None.
+    logged: how many values the metric `reward` had before the batch. advantages: of all processes, [N]; where items of
+    a list have them the mean of each rollout's. penalty: TRL's KL penalty in them, [N], or None. tokens: the name of
+    each rollout's reward token, or None.
     """
     metrics = trainer._metrics[mode]
     metrics.pop("frac_reward_zero_std", None)  # of TRL's scheme, not of the spec's: see groups_without_signal
@@ -33,20 +34,29 @@ def log_result(trainer, mode: str, logged: int, columns: dict, result, advantage
         held.pop()  # the trainer's own, of this batch
     held.extend(values)
     if trainer.log_completions:
-        for name, values in _table(trainer.spec, result, penalty, tokens).items():
-            trainer._logs["extra"][name].extend(values)
+        for name, column in _table(trainer.spec, result, len(values), penalty, tokens).items():
+            trainer._logs["extra"][name].extend(column)
 
 
-def _table(spec, result, penalty, tokens) -> dict[str, list]:
-    """The columns of the table of completions, in order."""
-    found = {} if result.total is None or "total" in result.rewards else {"total": result.total}
+def _table(spec, result, n: int, penalty, tokens) -> dict[str, list]:
+    """The columns of the table of completions, of n rollouts, in order; what a list's items have is a list for each."""
+    program = spec.program
+    found, levels = {}, {component.name: component.shaped.level for component in program.components}
+    if program.advantage.level.listed:
+        found["advantage"], levels["advantage"] = result.advantages, program.advantage.level
+    if result.total is not None and "total" not in result.rewards:
+        found["total"], levels["total"] = result.total, program.total.level
     found |= result.rewards
-    found |= {f"share/{name}": values for name, values in (result.shares or {}).items()}
+    for name, values in (result.shares or {}).items():
+        found[f"share/{name}"], levels[f"share/{name}"] = values, program.advantage.level
     if penalty is not None:
         found["share/KL penalty"] = penalty
-    if spec.program.copies is not None:
-        found["copies"] = result.copies.repeat_interleave(len(result.advantages) // len(result.copies))
+    if program.copies is not None:
+        found["copies"] = result.copies.repeat_interleave(n // len(result.copies))
     lists = {name: values.tolist() for name, values in found.items()}
+    for name, level in levels.items():
+        if level.listed:
+            lists[name] = [part.tolist() for part in found[name].split(result.lengths[level.name].tolist())]
     if tokens is not None:
         lists["token"] = tokens
     return {f"rewardspec/{name}": values for name, values in lists.items()}
@@ -61,6 +71,7 @@ def _means(columns: dict, declared: dict) -> dict[str, float]:
         found = dict(zip(tensors, rows.nanmean(1).tolist(), strict=True))
     for name, column in columns.items():
         if name not in found and not declared[name].domain.nominal:
+            column = [item for row in column for item in row] if declared[name].level.listed else column
             present = [value for value in column if value is not None and value == value]
             found[name] = sum(present) / len(present) if present else float("nan")
     return found

@@ -21,17 +21,16 @@ PADDING = {
 }
 
 
-def moved(out: dict, rows: torch.Tensor, advantages: torch.Tensor, accelerator, padding_token: int) -> dict:
-    """The batch of this process, with row `rows[i]` of all processes at place i.
+def moved(out: dict, rows: torch.Tensor, accelerator, padding_token: int) -> dict:
+    """The batch of this process, except its advantages, with row `rows[i]` of all processes at place i.
 
-    rows, advantages: of all processes, [N], equal on each of them. Rows are padded to the longest of any process, and
-    tokens are counted again.
+    rows: of all processes, [N], equal on each of them. Rows are padded to the longest of any process, and tokens are
+    counted again.
     """
     n, index = len(out["advantages"]), accelerator.process_index
     assert len(rows) == n * accelerator.num_processes, "groups of one size are refilled to as many rows"
     device = out["advantages"].device
-    rows = rows.to(device)
-    found = {**out, "advantages": advantages.to(device, torch.float32)[index * n : (index + 1) * n]}
+    rows, found = rows.to(device), dict(out)
     if torch.equal(rows, torch.arange(len(rows), device=device)):
         return found
     rows = rows[index * n : (index + 1) * n]
