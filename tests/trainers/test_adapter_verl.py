@@ -897,6 +897,7 @@ def test_names_that_do_not_fit_are_an_error_of_the_first_groups(monkeypatch):
     [
         ("advantage: zscore(total, over=batch) if mean(a) > mean(a, over=batch) else 0", "depends on the rest of"),
         ("keep: std(a) > 0\nrefill: var(total)\nadvantage: grpo", "(`refill`)"),
+        ("state:\n  s: {init: 0, range: [0, 1], update: s}\nadvantage: grpo * s", "depends on its state"),
     ],
 )
 def test_specs_that_cannot_judge_a_group_by_itself_are_refused_a_filter(tmp_path, text, said):

@@ -20,7 +20,8 @@ def first_state(needed):
 class State:
     """The state that a call is given, checked.
 
-    given: name to a number, or to a list of [key, number], least recently seen first. It is not changed.
+    given: name to a number, or to a list of [key, number], least recently seen first. It is not changed; entries that
+    stay as they are go into the state after the batch.
     needed: (name, options) of each state. Raises RolloutError with all that is wrong.
     """
 
@@ -47,16 +48,15 @@ class State:
             raise RolloutError("\n".join(self.problems))
 
     def _keyed(self, name, given, options):
-        """A list of [key, number] as a dict."""
+        """A list of [key, number] as a dict of its entries by key."""
         if not isinstance(given, (list, tuple)):
             self.problems.append(f"state `{name}` is {given!r:.80}: it should be a list of [key, number]")
             return {}
         before, (low, high) = len(self.problems), _ends(options)
-        plain = all(type(pair) in (list, tuple) and len(pair) == 2 for pair in given)
+        plain = {*map(type, given)} <= {list} and {*map(len, given)} <= {2}  # fast: there may be many
         if plain and {type(k) for k, _ in given} <= {str, int} and {type(v) for _, v in given} <= {float}:
-            found = dict(given)
-            values = found.values()
-            inside = not found or (low <= min(values) and max(values) <= high and sum(map(abs, values)) < math.inf)
+            found, values = {entry[0]: entry for entry in given}, [v for _, v in given]
+            inside = not values or (low <= min(values) and max(values) <= high and sum(map(abs, values)) < math.inf)
             if inside and len(found) == len(given):
                 return self._few(name, found, options)
         found = {}
@@ -68,7 +68,8 @@ class State:
             elif pair[0] in found:
                 self.problems.append(f"the key {pair[0]!r:.80} is twice in state `{name}`")
             else:
-                found[pair[0]] = self._number(f"state `{name}` of {pair[0]!r:.80}", pair[1], options)
+                value = self._number(f"state `{name}` of {pair[0]!r:.80}", pair[1], options)
+                found[pair[0]] = [pair[0], value]
             if len(self.problems) > before + 20:
                 break
         return self._few(name, found, options)
@@ -94,7 +95,8 @@ class State:
             values = self.held[name]
             if "by" in options:
                 keys = self.keys[name] = _keys_of_groups(batch, columns[options["by"]], options["by"])
-                values = [values.get(key, options["init"]) for key in keys]
+                new = None, options["init"]
+                values = [values.get(key, new)[1] for key in keys]
             found = torch.tensor(values, dtype=torch.float64, device="cpu")
             if batch.dtype is torch.float32 and _too_large(float(found.abs().max() if found.numel() else 0.0)):
                 raise RolloutError(f"state `{name}` is more than float32 can hold: pass a float64 column")
@@ -104,17 +106,15 @@ class State:
 
     def after(self, batch, updates):
         """The state after the batch. updates: name to the value of its level."""
-        state = {name: _pairs(held) if "by" in options else held for (name, options), held in self._each()}
         if not batch.n:
-            return state
+            return {name: [*held.values()] if "by" in options else held for (name, options), held in self._each()}
         of_batch = [name for name, options in self.needed if "by" not in options]
         found = {
             name: batch.value(x).reshape(1) if name in of_batch else batch.in_order(x) for name, x in updates.items()
         }
         listed = iter(torch.cat([x.double() for x in found.values()]).tolist())
         found = {name: [next(listed) for _ in x] for name, x in found.items()}
-        for (name, options), held in self._each():
-            state[name] = self._after(name, options, held, found[name])
+        state = {name: self._after(name, options, held, found[name]) for (name, options), held in self._each()}
         if self.problems:
             raise RolloutError("\n".join(self.problems))
         return state
@@ -133,8 +133,9 @@ class State:
         for key, values in seen.items():  # groups with one key: the mean of their updates
             present = [value for value in values if value == value]
             mean = sum(present) / len(present) if present else math.nan
-            after[key] = self._held_to_range(name, options, mean, after.pop(key, options["init"]))
-        return _pairs(after, len(after) - options["most"])
+            _, before = after.pop(key, (None, options["init"]))
+            after[key] = [key, self._held_to_range(name, options, mean, before)]
+        return [*after.values()][max(0, len(after) - options["most"]) :]
 
     def _held_to_range(self, name, options, value, before):
         """A value after the batch; the one before it where there is none."""
@@ -145,12 +146,6 @@ class State:
         if not math.isfinite(value):
             self.problems.append(f"the update of state `{name}` is {value}: it should be a finite number")
         return value
-
-
-def _pairs(held, first=0):
-    """A dict as a list of [key, value], without its `first` entries."""
-    pairs = [[key, value] for key, value in held.items()]
-    return pairs[max(0, first) :]
 
 
 def _keys_of_groups(batch, column, name):
