@@ -49,15 +49,20 @@ class Wide(Author):
         lines += updates
         if self.chance(0.2, "keep"):
             lines.append(f'keep: "{self.condition(2, GROUP)}"')
+            if self.chance(0.4, "refill"):
+                lines.append(f'refill: "coalesce({self.number(2, GROUP)}, 0)"')
+                self.leaves[GROUP].append("copies")
         advantage = self.advantage()
         lines.append(f'advantage: "{advantage}"')
         if self.chance(0.4, "numerics"):
             lines.append(f"numerics: {{eps: {self.pick(['0.5', '1e-4', '0', '1/8'])}, ddof: {self.pick('01')}}}")
+        dialect = self.pick(["trl", "verl", "openrlhf", "nemo_rl"]) if self.chance(0.1, "dialect") else None
         return Draft(
             "\n".join(lines) + "\n",
             self.columns,
             self.features,
             True,
+            dialect,
             lists=dict(self.lists),
             state=bool(state),
             tame=True,

@@ -218,6 +218,8 @@ def test_ids_that_are_tuples_can_be_flat():
     for place in ([3, ("e", 1), ("e", 1)], [("e", 1)] * 3, [[3], [("e", 1)] * 2], [(3,), ("e", "e")]):
         out = fn(columns | {"place": place}, 2, lengths=lengths)
         assert out.advantages.tolist() == [0, -0.5, 0.5]
+    even = {"outcome": [1, 0], "called": [1, 0, 1, 1], "place": ["p", ("e", 1), ("e", 1), "p"]}
+    assert fn(even, 2, lengths={"turn": [2, 2]}).advantages.tolist() == [0, 0, 0, 0]
     none = {"outcome": [1, 0], "called": [], "place": []}
     assert fn(none, 2, lengths={"turn": [0, 0]}).advantages.tolist() == []
 

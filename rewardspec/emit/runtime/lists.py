@@ -498,7 +498,8 @@ def _flat(x, name, lengths, ids=False):
         raise RolloutError(f"column `{name}` is {x!r:.80}: it should hold a list for each rollout") from None
     listed = [row for row in rows if _is_list(row)]
     if ids and lengths is not None and all(isinstance(row, tuple) for row in listed):
-        listed = rows if [len(row) for row in listed] == lengths[1].tolist() else []
+        nested = len(listed) == len(rows) and [len(row) for row in rows] == lengths[1].tolist()
+        listed = rows if nested else []
     if not listed and lengths is not None:
         return _already_flat(rows, name, lengths)
     for i, row in enumerate(rows):
