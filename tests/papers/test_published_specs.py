@@ -23,13 +23,17 @@ METHODS = {  # the methods of the papers, folder by folder
         for scheme in ("", "_decoupled", "_dr_grpo", "_grpo")
     ]
     + ["code_filtered", "code_two", "code_two_grpo", "math_conditioned_filtered", "math_filtered"],
+    "gigpo": ["gigpo", "gigpo_mean", "gigpo_steps"],
     "gpg": ["gpg"],
     "grpo_lead": ["grpo_lead"],
+    "healthbench": ["healthbench", "healthbench_decoupled"],
+    "kevin": ["kevin"],
     "kimi": ["kimi_length"],
     "l1": ["l1_exact", "l1_max"],
     "laconic": ["laconic"],
     "maxrl": ["maxrl"],
     "mo_grpo": ["mo_grpo"],
+    "mt_grpo": ["mt_grpo"],
     "open_r1": ["open_r1", "open_r1_code"],
     "opo": ["opo"],
     "papo": ["fullnorm", "mult", "orm", "orm_dapo", "papo", "papo_dapo", "prm"],
@@ -58,11 +62,13 @@ EVERY_SPEC = pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(
 
 
 def rollouts(spec, rng, ids):
-    """Columns of random values that the spec's domains allow, float64; one value a group where the column has that."""
+    """Columns of random values that the spec's domains allow, float64: one a rollout, a group or an item of a list."""
     found = {}
     places = {group: ids.index(group) for group in ids}
+    lengths = np.random.default_rng(len(ids)).integers(0, 5, len(ids))
     for name in spec.columns:
-        column, n = spec.program.columns[name], len(ids)
+        column = spec.program.columns[name]
+        n = int(lengths.sum()) if column.level.listed else len(ids)
         domain = column.domain
         assert domain.symbols is None
         if domain.ids:
@@ -72,7 +78,9 @@ def rollouts(spec, rng, ids):
         else:
             lo, hi = float(max(domain.lo, -4)), float(min(domain.hi, 9000))
             found[name] = rng.uniform(lo, hi, n) if hi < 100 else rng.integers(lo, hi, n).astype(float)
-        if column.level is not Level.ROLLOUT:
+        if column.level.listed:
+            found[name] = torch.from_numpy(found[name]).split(lengths.tolist())
+        elif column.level is not Level.ROLLOUT:
             assert column.level is Level.GROUP
             found[name] = found[name][[places[group] for group in ids]]
     return found
