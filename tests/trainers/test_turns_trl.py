@@ -10,12 +10,15 @@ import torch
 pytest.importorskip("trl")
 
 from datasets import Dataset
+from places import ROOT
 from tiny_model import tiny_model, tiny_tokenizer
 from transformers import Qwen2ForSequenceClassification
 from trl import GRPOTrainer
 from trl_runs import MOVED_TURNS, TURNS, Watched, called, data_set, digit, in_turns, settings, trainer
 from turns_by_hand import assert_on_tokens, runs_of, turns_by_hand, zscores
 
+import rewardspec
+from rewardspec.adapters.common.stretches import onto_tokens, stretches
 from rewardspec.adapters.trl import BindingError, RewardSpecGRPOTrainer, install
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what trainers say is not about us
@@ -35,13 +38,15 @@ def flat(lists):
 
 def test_turns_get_their_advantages_on_their_tokens(tmp_path):
     changes = {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": 2, "log_completions": True}
+    changes |= {"gradient_accumulation_steps": 2, "num_iterations": 2}
     run = multi_turn(tmp_path, changes=changes, evaluated=data_set(4))
     run.train()
     for g in run.generations:
         items = turns_by_hand(g["rows"], g["completions"], 4 if g["mode"] == "train" else 2)
         assert_on_tokens(g["out"], items)
-        assert g["logged"] == pytest.approx([mean(row) for row in items], abs=1e-6)
-        assert [len(row) for row in g["extra"]["rewardspec/advantage"]] == [len(row) for row in items]
+        n = len(items)
+        assert g["logged"][-n:] == pytest.approx([mean(row) for row in items], abs=1e-6)
+        assert [len(row) for row in g["extra"]["rewardspec/advantage"][-n:]] == [len(row) for row in items]
     assert {g["mode"] for g in run.generations} == {"train", "eval"}
     assert max(len(runs) for g in run.generations for runs in runs_of(g["out"])) > 2
 
@@ -243,6 +248,30 @@ def test_a_list_that_the_spec_reduces_needs_no_tokens(tmp_path, kind, function):
         expected = np.array(scores) - np.mean(scores)
         np.testing.assert_allclose(g["out"]["advantages"].numpy(), expected, rtol=0, atol=1e-6)
         assert g["rewards"][:, 0].tolist() == pytest.approx([mean(row) for row in lists])
+
+
+def test_a_list_that_only_places_are_read_of_has_the_lengths_of_the_stretches(tmp_path):
+    text = "rewardspec: 1\nlists: {turn: {}}\ncomponents: {digit: {values: [0, 1]}}\nadvantage: digit / position\n"
+    run = multi_turn(tmp_path, text, reward_funcs=[digit])
+    run.train()
+    for g in run.generations:
+        both = zip(digit(g["completions"]), g["rows"], strict=True)
+        assert_on_tokens(g["out"], [[d / (k + 1) for k in range(len(row["turns"]))] for d, row in both])
+
+
+def test_example_of_the_readme():
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("### TRL")[2]
+    spec = rewardspec.loads(text.partition("```yaml\n")[2].partition("```")[0])
+    assert {found.severity for found in rewardspec.check(spec)} <= {"note"}
+    result = rewardspec.compile(spec)({"correct": [1, 0], "found": [[1, 0], [1]]}, 2)
+    written = [line.split("|")[2].split() for line in text.splitlines() if line.startswith("| rollout ")]
+    shown = [line.split("|")[3].split() for line in text.splitlines() if line.startswith("| rollout ")]
+    masks = torch.tensor([[int(w) for w in row] + [0] * (5 - len(row)) for row in written])
+    found = onto_tokens(result.advantages, result.lengths["turn"], stretches(masks))
+    assert found.tolist() == [pytest.approx([float(v) for v in row], abs=0.005) for row in shown]
+    correct, both = (0.5**0.5, -(0.5**0.5)), np.array([1, -2, 1]) / 3 / np.std([1, 0, 1], ddof=1)
+    by_hand = [correct[0] + both[0] / 2, correct[0] + both[1] / 2, correct[1] + both[2] / 2]
+    assert result.advantages.tolist() == pytest.approx(by_hand, abs=1e-5)
 
 
 # What does not match

@@ -10,6 +10,9 @@ of tokens that the model wrote) and `truncated` (1 if the completion was cut off
 set in the spec; the trainer's own settings for them are refused. The metrics `reward` and `reward_std` (`eval_reward`
 in evaluation) are the mean of the spec's `total` and its deviation within groups. Values of reward functions are logged
 under `rewards/`, everything else under `rewardspec/`.
+
+A column of a list (`level: turn`) holds a list for each rollout, also if a reward function measures it. The advantage
+of an item goes onto the tokens of its stretch: a run of tokens that the model wrote, between those of tools.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import torch
 from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError, read_spec
 from rewardspec.adapters.common.state import restored
+from rewardspec.adapters.common.stretches import check_stretches, counted
 from rewardspec.adapters.trl.checks import (
     AUTOMATIC,
     all_weights,
@@ -30,12 +31,12 @@ from rewardspec.adapters.trl.rewards import for_trl
 from rewardspec.adapters.trl.rows import moved
 from rewardspec.adapters.trl.turns import (
     advantages_of_tokens,
-    check_turns,
     keep_lists,
     list_of_advantage,
     listed_columns,
     means,
     plain,
+    stretch_of,
     tokens_by_stretch,
 )
 from rewardspec.function import State
@@ -83,6 +84,7 @@ class RewardSpecMixin(_Trainer):
     advantages are weighted instead.
     allow_python: the user functions (`python:`) that may be imported if `reward_funcs` has none of their name: True for
     all, or modules.
+    Where items of a list have the advantages, they go onto the tokens of each item: `out["advantages"]` is [B, T].
     The state of a spec with `state:` begins with every run of `train`, and is saved with the trainer's checkpoints.
     All random draws, also of reward tokens, depend only on `args.seed` and the step.
     Raises SpecError for a spec with errors, BindingError for one that contradicts the trainer.
@@ -133,6 +135,11 @@ class RewardSpecMixin(_Trainer):
         out = super()._generate_and_score_completions(inputs)
         columns = self._columns(out, n)
         moment: dict[str, Any] = {"step": step, "total_steps": total_steps, "seed": seed}
+        written: Any = None  # how many stretches each rollout has, [N], where items have the advantages
+        if self._list is not None:
+            written = self.accelerator.gather(counted(stretch_of(out)))
+        if written is not None and self._list not in self._lists.values():  # as in `correct / position`
+            moment["lengths"] = {self._list: written}
         result = self.advantage_function(columns, group_size, **moment, state=self.spec_state)
         if mode == "train":
             self.spec_state = result.state  # equal on every process: each has the rollouts of all
@@ -140,7 +147,8 @@ class RewardSpecMixin(_Trainer):
         advantages = result.advantages.to(own.device, torch.float32)
         lengths = None if self._list is None else result.lengths[self._list].to(own.device)
         if lengths is not None:
-            check_turns(self, self._list, lengths, out)
+            hidden = written == 0 if self.args.mask_truncated_completions else None
+            check_stretches(self._list, lengths, written, hidden)
         penalty = None
         if self._penalised:  # with weights of 0, TRL's own advantages are those of its KL penalty only
             penalty = self.accelerator.gather(own)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rewardspec.adapters.common.stretches import check_stretches, counted, onto_tokens, stretches, tokens_of
+from rewardspec.adapters.common.stretches import counted, onto_tokens, stretches, tokens_of
 from rewardspec.spec import Spec
 
 
@@ -87,22 +87,13 @@ def tokens_by_stretch(completion_ids: list[list[int]], out: dict) -> list[list[i
     return [part.tolist() for part in tokens_of(index).split(counted(index).tolist())]
 
 
-def check_turns(trainer, name: str, lengths: torch.Tensor, out: dict) -> None:
-    """Raise BindingError, on every process, unless the items of the list `name` are the stretches of each rollout.
-
-    lengths: [N], of all processes. out: the batch of this one.
-    """
-    found = trainer.accelerator.gather(counted(stretch_of(out)))
-    check_stretches(name, lengths, found, hidden=found == 0 if trainer.args.mask_truncated_completions else None)
-
-
 def advantages_of_tokens(values: torch.Tensor, lengths: torch.Tensor, out: dict, place: slice) -> torch.Tensor:
     """The advantages of the tokens of this process's rollouts, [B, T]; 0 where the model wrote nothing.
 
     values: [M], of the items of all processes' rollouts. lengths: [N].
     """
-    own = torch.cat(values.split(lengths.tolist())[place])
-    return onto_tokens(own, lengths[place], stretch_of(out))
+    ends = [0, *lengths.cumsum(0).tolist()]
+    return onto_tokens(values[ends[place.start] : ends[place.stop]], lengths[place], stretch_of(out))
 
 
 def means(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
