@@ -152,7 +152,9 @@ def held_state(reader, batch, arithmetic):
         exact = Fraction(value)
         if not state.range[0] <= exact <= state.range[1] and abs(exact - state.init) > arithmetic.unit:
             raise RolloutError(f"{state.name}: outside")
-        if isinstance(value, Fraction) or arithmetic.holds(exact):
+        if value == float(state.init):
+            return arithmetic.leaf(state.init)
+        if isinstance(value, Fraction) or exact.denominator <= 2**20:  # others may stand for a number near by
             return arithmetic.leaf(exact)
         return Number(exact, float(abs(exact)) * arithmetic.unit, arithmetic.id("state", exact))
 
