@@ -209,9 +209,10 @@ class Spec:
         """A function of these columns to the weighted total of each rollout, [N].
 
         The total is the spec's own `total` if these columns decide it, else the weighted sum over components.
-        Components that depend on the group, the batch or another column are left out of the sum, and so are missing
-        values. Schedules have their value at the end of the run; those that grow with `step` without bound are left
-        out. None if nothing is left. A value that the spec does not allow gives NaN for all rollouts.
+        Components that depend on the group, the batch or another column are left out of the sum, and so are those of a
+        list's level and missing values. Schedules have their value at the end of the run; those that grow with `step`
+        without bound are left out. None if nothing is left. A value that the spec does not allow gives NaN for all
+        rollouts.
         """
         own_total = "total" in self.declarations.values
         total = total_of_one(self.program, self._ended.program, columns, own_total)

@@ -36,7 +36,7 @@ def read_function(name: str, block: Block, report: Report) -> Use | None:
     if use is None:
         return None
     for part in ("values", "range", "level"):
-        if part in block.place and (use.reward is not None or part == "level"):
+        if part in block.place and (use.reward is not None or part == "level") and (part != "level" or use.of is None):
             brings = f"`{name}` gets its `{part}` from the reward function" if part != "level" else ""
             message = brings or "a reward function returns one value for each rollout"
             report.error("two-domains", message, block.place[part].name, help=f"remove `{part}`")

@@ -58,7 +58,8 @@ class Use:
     """A column that a reward function fills.
 
     reward: None for the user's own function, whose path is `python`. inputs: for each input of the reward the
-    column of the data set that holds it. only_when: called where this is true, missing elsewhere.
+    column of the data set that holds it. only_when: called where this is true, missing elsewhere. of: the list whose
+    level the column has: the function gives a list for each rollout; None where it gives one value.
     """
 
     column: str
@@ -69,6 +70,7 @@ class Use:
     inputs: Mapping[str, str]
     only_when: Expr | None
     domain: Domain | None
+    of: str | None = None
 
     def __str__(self) -> str:
         defaults = self.reward.defaults if self.reward is not None else {}

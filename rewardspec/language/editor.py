@@ -30,6 +30,7 @@ from rewardspec.syntax.expression import KEYWORDS
 Schema = dict[str, Any]  # a piece of JSON Schema
 
 _TEXT: Schema = {"type": ["string", "number", "boolean"], "pattern": r"\S"}
+_OF_A_LIST = {"not": {"enum": ["rollout", "group", "batch"]}}  # the level of a function that returns lists
 _WITH = {"anyOf": [{"required": ["use"]}, {"required": ["python"]}]}
 
 
@@ -77,8 +78,8 @@ def _measured(sources: list[str], more: dict[str, Schema]) -> Schema:
         "anyOf": [{"required": [source]} for source in sources],
         "dependentSchemas": {
             "values": _without("range"),
-            "use": _without("values", "range", "level", "python"),
-            "python": _without("level"),
+            "use": {"properties": {"values": False, "range": False, "python": False, "level": _OF_A_LIST}},
+            "python": {"properties": {"level": _OF_A_LIST}},
             "with": _WITH,
             **more,
         },

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rewardspec.language.declarations import Use
 from rewardspec.language.scalars import read_expression
 from rewardspec.language.shape import Block
+from rewardspec.ops.domain import Level
 from rewardspec.rewards.catalogue import all_rewards, find_reward
 from rewardspec.rewards.reward import Reward
 from rewardspec.syntax.expression import parse_expression
@@ -32,8 +33,10 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
     before = len(report.diagnostics)
     given, only_when = _options(block.free("with"), report)
     own = block.one("python")
+    level = Level(block.word("level", "rollout"))
+    of = level.name if level.listed else None
     if own is not None:
-        return _python(name, block, own, given, only_when, report)
+        return _python(name, block, own, given, only_when, of, report)
     scalar = block.one("use")
     assert scalar is not None, "the caller checks that there is a function"
     match = _NAMED.fullmatch(scalar.text)
@@ -69,7 +72,15 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
         given, only_when = {**given, **inner}, asked or only_when
         if len(report.diagnostics) > before:
             return None
-    inputs = {field: field for field in reward.inputs}
+    of = of if reward.items is not None else None
+    inputs = {field: field for field in reward.inputs if field != reward.items or of is not None}
+    if reward.items in given and of is None:
+        report.error(
+            "bad-option",
+            f"with `{reward.items}`, `{reward.name}` gives a list for each rollout",
+            given.pop(reward.items)[0],
+            help="add `level:` with the name of a list, such as `level: criterion`",
+        )
     for field in [field for field in inputs if field in given and field not in FIXED]:
         place, value = given.pop(field)
         if isinstance(value, str) and value:
@@ -78,7 +89,7 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
             report.error("bad-option", f"`{field}` must be the name of a data set column", place)
     try:
         options = reward.options({option: value for option, (_, value) in given.items()})
-        domain = reward.domain(**options)
+        domain = reward.domain(**options, **({"listed": of is not None} if reward.items is not None else {}))
     except ValueError as error:
         _refused(error, reward, given, scalar.span, report)
         return None
@@ -91,7 +102,7 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
         )
     if len(report.diagnostics) > before:
         return None
-    return Use(name, scalar.span, reward, None, options, inputs, only_when, domain)
+    return Use(name, scalar.span, reward, None, options, inputs, only_when, domain, of)
 
 
 def as_expression(use: Use, report: Report) -> Expr:
@@ -204,7 +215,7 @@ def _report(error: ErrorDetails, reward: Reward, given: Given, span: Span, repor
 
 
 def _python(
-    name: str, block: Block, scalar: Scalar, given: Given, only_when: Expr | None, report: Report
+    name: str, block: Block, scalar: Scalar, given: Given, only_when: Expr | None, of: str | None, report: Report
 ) -> Use | None:
     if not _PYTHON.fullmatch(scalar.text):
         report.error(
@@ -224,6 +235,14 @@ def _python(
             place,
             help="name a parameter of the function after the data set column that it reads",
         )
+    if of is not None and only_when is not None:
+        report.error(
+            "bad-option",
+            f"`{name}` has a list for each rollout, also where `only_when` is false",
+            only_when.span,
+            help="remove `only_when`, and return None for the items that are not measured",
+        )
+        return None
     if given:
         return None
-    return Use(name, scalar.span, None, scalar.text, {}, {}, only_when, None)
+    return Use(name, scalar.span, None, scalar.text, {}, {}, only_when, None, of)

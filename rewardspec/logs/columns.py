@@ -122,6 +122,21 @@ def value_of(column: Column, value: Any) -> Any:
     return value
 
 
+def values_of(column: Column, value: Any) -> Any:
+    """As `value_of`; of a column of a list's level a list. Raises ValueError with the reason, and the item, from 1."""
+    if not column.level.listed:
+        return value_of(column, value)
+    if not isinstance(value, list):
+        raise ValueError(f"is {shorten(repr(value))}: it must be a list, of the items of `{column.level}`")
+    found = []
+    for place, item in enumerate(value, 1):
+        try:
+            found.append(value_of(column, item))
+        except ValueError as error:
+            raise ValueError(f"at {column.level} {place} {error}") from None
+    return found
+
+
 def listed(names: Sequence[str]) -> str:
     shown = ", ".join(f"`{shorten(str(name))}`" for name in names[:12])
     return shown + (" ..." if len(names) > 12 else "")

@@ -13,16 +13,17 @@ def total_of_one(program: Program, ended: Program, columns: Collection[str], own
     """The weighted total of one rollout as a node of `ended`; None if no part of it follows from these columns.
 
     ended: the same program at the end of a long run. own_total: whether the spec defines its own `total`, which then
-    replaces the sum over components. Components that depend on the group, the batch or another column are omitted.
+    replaces the sum over components. Components that depend on the group, the batch or another column are omitted, and
+    those of a list's level, which have no value for the rollout.
     """
     graph = ended.graph
     terms = [
         (late.weight, late.shaped)
         for own, late in zip(program.components, ended.components, strict=True)
-        if told_by(columns, own.shaped, own.weight)
+        if told_by(columns, own.shaped, own.weight) and not own.shaped.level.listed
     ]
     if own_total and program.total is not None and ended.total is not None and told_by(columns, program.total):
-        terms = [(graph.const(1), ended.total)]
+        terms = [] if program.total.level.listed else [(graph.const(1), ended.total)]
     if not terms:
         return None
     summands = [graph.apply("*", weight, graph.coalesce(x, graph.const(0))) for weight, x in terms]

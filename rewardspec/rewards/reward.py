@@ -76,6 +76,8 @@ class Reward:
     input whose parameter has a default is None if there is no such column.
     domain: the possible values, given the options; raises ValueError for options that contradict each other.
     expression: the same function in the spec language, if it only reads columns that trainers measure.
+    items: an input with a list for each rollout. Where the column's level is a list, the function is given it and
+    returns a list, a value for each item; else it is not given it. `domain` gets `listed`, which of the two it is.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Reward:
     domain: Callable[..., Domain]
     many: bool = False
     expression: str | None = None
+    items: str | None = None
 
     @property
     def about(self) -> str:
@@ -149,6 +152,7 @@ def reward(
     inputs: tuple[str, ...] | None = None,
     many: bool = False,
     expression: str | None = None,
+    items: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function under `name`, which is `family.function`, without changing the function.
 
@@ -158,7 +162,7 @@ def reward(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        _KNOWN[name] = Reward(name, function, inputs or tuple(own), allowed, many, expression)
+        _KNOWN[name] = Reward(name, function, inputs or tuple(own), allowed, many, expression, items)
         return function
 
     return register

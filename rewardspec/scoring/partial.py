@@ -113,9 +113,15 @@ def _is_outcome(outcome: Outcome, names: set[str]) -> bool:
     if isinstance(outcome, str):
         return bool(outcome)
     return outcome.keys() == names and all(
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST)
-        for value in outcome.values()
+        all(map(_is_number, value)) if isinstance(value, list) else _is_number(value) for value in outcome.values()
     )
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a measured value, or None for a missing one."""
+    if value is None:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.function import Result
-from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, listed, step_key, step_of, value_of
+from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, listed, step_key, step_of, values_of
 from rewardspec.logs.outputs import beside, check_paths, held
 from rewardspec.logs.rows import BadLog, Rows, Unread, each_row, read_rows
 from rewardspec.scoring.partial import SUFFIX, Outcome, Partial
@@ -31,7 +31,8 @@ class Summary:
     """The outcome of scoring a file.
 
     aside: the file of bad rows. scored, resumed: rows in all, and rows whose rewards an earlier run had measured. bad:
-    (row number from 1, reason). missing: rows without a value, by column. mean: of each column.
+    (row number from 1, reason). missing: rows without a value, or without that of an item, by column. mean: of each
+    column, over the items of lists.
     """
 
     aside: Path
@@ -115,8 +116,9 @@ def score(
     summary.scored = len(places)
     summary.groups = len({(read.steps[i], read.groups[i]) for i in places})
     for name in scorer.names:
-        present = [value for value in added[prefix + name] if value is not None]
-        summary.missing[name] = len(places) - len(present)
+        items = [values if isinstance(values, list) else [values] for values in added[prefix + name]]
+        present = [value for values in items for value in values if value is not None]
+        summary.missing[name] = sum(None in values for values in items)
         summary.mean[name] = sum(present) / len(present) if present else float("nan")
     return summary
 
@@ -158,7 +160,7 @@ def _read(spec: Spec, rows: Rows, group_by: str | None, prefix: str, bad: dict[i
 
         group = told(key, group_id)
         moment = told(step, step_of) if step else None
-        values = {name: told(called, value_of, spec.program.columns[name]) for name, called in held.items()}
+        values = {name: told(called, values_of, spec.program.columns[name]) for name, called in held.items()}
         if spec.uses and row.get("completion") is None:
             wrong.append("there is no `completion`")
         if wrong:
@@ -208,8 +210,10 @@ def _added(
 
 def _advantages(
     spec: Spec, read: Read, measured: Mapping[int, Mapping[str, Any]], bad: dict[int, str], total_steps: int | None
-) -> dict[int, float]:
-    """The advantage of every row, step by step. Rows that the spec refuses go to `bad`. Raises BadLog.
+) -> dict[int, Any]:
+    """The advantage of every row, a list of them where it has a list's level, step by step.
+
+    Rows that the spec refuses go to `bad`. Raises BadLog.
 
     State is carried through the steps in their order. It follows from the measured rewards, so a resumed run has it.
     """
@@ -218,7 +222,7 @@ def _advantages(
     for i in measured:
         batches.setdefault(read.steps[i], []).append(i)
     last = total_steps or max((step for step in batches if step is not None), default=None)
-    found: dict[int, float] = {}
+    found: dict[int, Any] = {}
 
     state = fn.initial_state()
     order = batches if state is None else sorted(batches, key=lambda step: -1 if step is None else step)
@@ -247,7 +251,7 @@ def _advantages(
                 out = computed(step, left)
             except ValueError as error:
                 raise _without_advantages(error) from None
-        found |= dict(zip(left, out.advantages.tolist(), strict=True))
+        found |= dict(zip(left, out.nested(), strict=True))
         state = out.state
     if refused and not found:
         raise _without_advantages(first)
@@ -260,8 +264,14 @@ def _refusal(computed: Callable[..., Result], step: int | None, row: int) -> str
     try:
         computed(step, [row], [0])  # group 0, so that the pattern below finds it
     except ValueError as error:
-        return re.sub(r" at rollout 0 of group 0\b", "", str(error))
+        said = re.sub(r" at rollout 0 of group 0\b", "", str(error))
+        return re.sub(r" at (\w+) (\d+) of rollout 0 of group 0\b", _counted, said)
     return ""
+
+
+def _counted(item: re.Match[str]) -> str:
+    """An item of a row, counted from 1 as rows are."""
+    return f" at {item[1]} {int(item[2]) + 1}"
 
 
 def _without_advantages(error: ValueError) -> BadLog:

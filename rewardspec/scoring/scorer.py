@@ -20,9 +20,12 @@ TEXTS = ("prompt", "completion")
 
 @dataclass
 class Scores:
-    """Measured columns, [N] each with None for missing; and the rows that cannot be scored, with reasons."""
+    """Measured columns, [N] each with None for missing; and the rows that cannot be scored, with reasons.
 
-    columns: dict[str, list[float | None]]
+    A column of a list's level holds a list of numbers and None for each row.
+    """
+
+    columns: dict[str, list[Any]]
     bad: dict[int, str] = field(default_factory=dict)
 
 
@@ -75,10 +78,10 @@ class Scorer:
                 except ValueError as error:
                     raise ScoringError(f"`only_when` of `{name}`: {error}") from None
                 places = [i for i, wanted in zip(places, asked, strict=True) if wanted]
-            scores.columns[name] = self._column(name, rows, places, scores.bad)
+            scores.columns[name] = self._column(name, rows, places, scores)
         return Scores({name: scores.columns[name] for name in self.names}, scores.bad)
 
-    def required(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
+    def required(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The measured values of each row, by column. Raises ScoringError if a row cannot be scored."""
         found = self.measure(rows)
         if found.bad:
@@ -87,13 +90,18 @@ class Scorer:
             raise ScoringError("\n".join([*named, *([f"and {more} more"] if more > 0 else [])]))
         return [{name: values[i] for name, values in found.columns.items()} for i in range(len(rows))]
 
-    def _column(
-        self, name: str, rows: Sequence[Mapping[str, Any]], places: Sequence[int], bad: dict[int, str]
-    ) -> list[float | None]:
-        values: list[float | None] = [None] * len(rows)
+    def _column(self, name: str, rows: Sequence[Mapping[str, Any]], places: Sequence[int], scores: Scores) -> list[Any]:
+        values: list[Any] = [None] * len(rows)
+        bad, of = scores.bad, self.uses[name].of
+        lengths: dict[int, dict[str, int]] = {}  # of the other columns of the list, by row
+        if of is not None:
+            lengths = {i: self._lengths(of, row, scores, i) for i, row in enumerate(rows) if i not in bad}
+            bad |= {i: _unlike(of, known) for i, known in lengths.items() if len({*known.values()}) > 1}
         inputs, measure = self.measures[name]
         given = {}
         for i in places:
+            if i in bad:
+                continue
             try:
                 given[i] = inputs(rows[i])
             except BadField as error:
@@ -110,9 +118,67 @@ class Scorer:
             if name in self.own:  # a user function: the user should see its own error
                 raise
             raise ScoringError(f"`{name}`: {error}") from error
-        for i, value in zip(given, found, strict=True):
-            values[i] = _number(name, value)
+        if of is None:
+            for i, value in zip(given, found, strict=True):
+                values[i] = _number(name, value)
+            return values
+        measured = dict(zip(given, found, strict=True))
+        for i, known in lengths.items():
+            if i not in bad:
+                values[i] = _items(name, of, measured.get(i), known, i, bad)
         return values
+
+    def _lengths(self, of: str, row: Mapping[str, Any], scores: Scores, place: int) -> dict[str, int]:
+        """How many items each column of a list has in a row, and each column that a function goes through."""
+        declared = self.spec.declarations.columns
+        names = [name for name in self.spec.columns if declared[name].level.name == of]
+        held = {name: row.get(name) for name in names if name not in self.uses}
+        for use in self.uses.values():
+            if use.of == of and use.reward is not None and use.reward.items is not None:
+                field = use.inputs[use.reward.items]
+                held[field] = row.get(field)
+        held |= {name: scores.columns[name][place] for name in names if name in scores.columns}
+        return {name: len(value) for name, value in held.items() if _is_list(value)}
+
+
+def _is_list(value: object) -> bool:
+    """Whether a value is a list, as JSON, tables and trainers hold it: a sequence, an array, a tensor."""
+    return not isinstance(value, str | bytes | Mapping) and hasattr(value, "__len__") and hasattr(value, "__getitem__")
+
+
+def _unlike(of: str, lengths: Mapping[str, int]) -> str:
+    (first, n), *others = lengths.items()
+    other, m = next((name, length) for name, length in others if length != n)
+    return f"`{shorten(first)}` has {n} items of the list `{of}`, and `{shorten(other)}` has {m}"
+
+
+def _items(
+    column: str, of: str, value: Any, known: Mapping[str, int], place: int, bad: dict[int, str]
+) -> list[float | None] | None:
+    """The items that a function gave for one row; None, with a reason in `bad`, if they are not as many as others are.
+
+    known: how many items the other columns of the list have. A missing list stands for as many missing items.
+    """
+    if value is None and known:
+        return [None] * next(iter(known.values()))
+    if value is None:
+        bad[place] = f"`{column}`: None where a list is needed; give None for each item of `{of}` instead"
+        return None
+    if not _is_list(value):
+        raise ScoringError(
+            f"`{column}`: rollout {place} got {shorten(repr(value))}, and `level: {of}` needs a list for each rollout"
+        )
+    found = []
+    for at, item in enumerate(value, 1):
+        try:
+            found.append(_number(column, item))
+        except ScoringError as error:
+            raise ScoringError(f"{error} (rollout {place}, {of} {at})") from None
+    lengths = {**known, column: len(found)}
+    if len({*lengths.values()}) > 1:
+        bad[place] = _unlike(of, lengths)
+        return None
+    return found
 
 
 def _number(column: str, value: Any) -> float | None:
@@ -143,14 +209,16 @@ def _compared(column: str, scores: Scores, rows: Sequence[Mapping[str, Any]], pl
 
 
 # The inputs of a function in a row, its values for many inputs, and the fields that a row must have.
-Measure = tuple[Callable[[Mapping[str, Any]], object], Callable[[Sequence[Any]], Sequence[float | None]], list[str]]
+Measure = tuple[Callable[[Mapping[str, Any]], object], Callable[[Sequence[Any]], Sequence[Any]], list[str]]
 
 
 def _named(use: Use, reward: Reward) -> Measure:
     """The measure of a reward function of ours."""
     options = use.options
     # an optional input is required if the spec names its field
-    needed = {name: name not in reward.optional or field != name for name, field in use.inputs.items()}
+    needed = {
+        name: name not in reward.optional or field != name or name == reward.items for name, field in use.inputs.items()
+    }
 
     def inputs(row: Mapping[str, Any]) -> list[Any]:
         return [
@@ -158,11 +226,11 @@ def _named(use: Use, reward: Reward) -> Measure:
             for name, field in use.inputs.items()
         ]
 
-    def many(given: Sequence[list[Any]]) -> Sequence[float | None]:
+    def many(given: Sequence[list[Any]]) -> Sequence[Any]:
         return reward.function(*map(list, zip(*given, strict=True)), **options) if given else []
 
-    def one_by_one(given: Sequence[list[Any]]) -> list[float | None]:
-        values: list[float | None] = []
+    def one_by_one(given: Sequence[list[Any]]) -> list[Any]:
+        values: list[Any] = []
         bad: dict[int, str] = {}
         for i, one in enumerate(given):
             try:
@@ -191,14 +259,14 @@ def _own(function: Callable[..., Any], column: str) -> Measure:
             fields |= {plural.get(field, field): field for field in row}
         return {name: _field(row, field, field in TEXTS) for name, field in fields.items()}
 
-    def by_row(given: Sequence[dict[str, Any]]) -> list[float | None]:
+    def by_row(given: Sequence[dict[str, Any]]) -> list[Any]:
         return [function(**one) for one in given]
 
-    def by_batch(given: Sequence[dict[str, Any]]) -> Sequence[float | None]:
+    def by_batch(given: Sequence[dict[str, Any]]) -> Sequence[Any]:
         if not given:
             return []
         names = [name for name in given[0] if all(name in one for one in given)]
-        values: Sequence[float | None] = function(**{name: [one[name] for one in given] for name in names})
+        values: Sequence[Any] = function(**{name: [one[name] for one in given] for name in names})
         if len(values) != len(given):
             raise ScoringError(f"the function of `{column}` returned {len(values)} values for {len(given)} completions")
         return values

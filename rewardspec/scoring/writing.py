@@ -97,7 +97,9 @@ def _write_table(path: Path, table: Any, added: Mapping[str, Sequence[Any]]) -> 
     import pyarrow.parquet
 
     for name, values in added.items():
-        table = table.append_column(_name(name, table.column_names), pyarrow.array(values, pyarrow.float64()))
+        lists = any(isinstance(value, list) for value in values)
+        kind = pyarrow.list_(pyarrow.float64()) if lists else pyarrow.float64()
+        table = table.append_column(_name(name, table.column_names), pyarrow.array(values, kind))
     try:
         pyarrow.parquet.write_table(table, path)
     except pyarrow.ArrowException as error:

@@ -179,13 +179,15 @@ def test_every_shipped_rubric_is_a_whole_one():
     assert {"papo", "prs_match"} <= set(names)
     known = find_reward("judge.rubric")
     for name in names:
-        assert len(known.domain(**known.options({"template": name, "model": "m"})).values) > 1
+        ways = {"criterion": {"calls": "each", "listed": True}, "criteria": {"calls": "all", "listed": True}}
+        options = known.options({"template": name, "model": "m"})
+        assert len(known.domain(**{**options, **ways.get(name, {})}).values) > 1
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "papoo"}, "no rubric is named `papoo`; there are papo, prs_match"),
+        ({"template": "papoo"}, "no rubric is named `papoo`; there are criteria, criterion, papo, prs_match"),
         ({"template": ""}, "no rubric is named"),
         ({"template": "Is {prompt} solved?"}, "has no `{completion}`"),
         ({"template": "{completion} {Prompt}"}, "did you mean `{prompt}`"),

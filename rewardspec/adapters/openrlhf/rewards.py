@@ -29,9 +29,16 @@ def for_openrlhf(
     `tokenizer.all_special_tokens`; by default any text that looks like one, such as `<|im_end|>` or `</s>`. The prompt
     in a query may be cut off at its beginning.
     The label is the column `answer`. `rewards` and `scores` are the weighted total as far as one rollout decides it
-    (`Spec.weighed`), for OpenRLHF's own logs: no advantage is computed from it. Raises ScoringError.
+    (`Spec.weighed`), for OpenRLHF's own logs: no advantage is computed from it. Raises ScoringError, also for a
+    spec whose functions return lists.
     """
     scorer = scorer_of(spec, allow_python, functions)
+    if lists := {name: scorer.uses[name].of for name in scorer.names if scorer.uses[name].of is not None}:
+        named = ", ".join(f"`{name}` (of `{of}`)" for name, of in lists.items())
+        raise ScoringError(
+            f"{spec.name} measures a list for each rollout in {named}, and OpenRLHF's `extra_logs` hold one number for "
+            "each: reduce it in a function of your own, or train with TRL or verl"
+        )
     weigh = weighed(spec, scorer.names)
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence, **_) -> dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
+from typing import Any
 
 from rewardspec.adapters.common.rewards import scorer_of
 from rewardspec.scoring.permission import Allowed
@@ -17,11 +18,13 @@ def for_trl(
     allow_python: Allowed = False,
     functions: Mapping[str, Callable] = {},
     only: Collection[str] | None = None,
-) -> list[Callable[..., list[float | None]]]:
+) -> list[Callable[..., list[Any]]]:
     """`reward_funcs` for TRL: a function for each column, with its name, in the order of the spec.
 
     Each takes `prompts`, `completions` and the data set's columns and returns a number or None for each completion. The
-    first call on a batch measures all columns. only: the columns to measure. Raises ScoringError.
+    first call on a batch measures all columns. A column of a list's level has a list for each completion, which the
+    trainers of `rewardspec.adapters.trl` carry, and stock TRL does not. only: the columns to measure. Raises
+    ScoringError.
     """
     batch = _Batch(scorer_of(spec, allow_python, functions, only))
     return [batch.function(name) for name in batch.scorer.names]
@@ -33,11 +36,11 @@ class _Batch:
     def __init__(self, scorer: Scorer):
         self.scorer, self.lock = scorer, Lock()
         self.completions: object = None  # kept alive, so that no other list gets its identity
-        self.rows: list[dict[str, float | None]] = []
+        self.rows: list[dict[str, Any]] = []
         self.given: set[str] = set()  # functions called on this batch: a second call measures again
 
-    def function(self, name: str) -> Callable[..., list[float | None]]:
-        def reward_func(prompts: Sequence, completions: Sequence, **columns) -> list[float | None]:
+    def function(self, name: str) -> Callable[..., list[Any]]:
+        def reward_func(prompts: Sequence, completions: Sequence, **columns) -> list[Any]:
             with self.lock:
                 if completions is not self.completions or name in self.given:
                     self.rows = self.scorer.required(_rows(prompts, completions, columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from rewardspec.adapters.common.rewards import scorer_of, weighed
 from rewardspec.scoring.permission import Allowed
@@ -11,18 +12,19 @@ from rewardspec.spec import Spec
 
 def for_verl(
     spec: Spec, *, allow_python: Allowed = False, functions: Mapping[str, Callable] = {}
-) -> Callable[..., dict[str, float | None]]:
+) -> Callable[..., dict[str, Any]]:
     """`compute_score` for verl: a dict with a value for each column, and `score`, which verl requires.
 
     The ground truth is the column `answer`, even if `extra_info` has one; other columns come from `extra_info`. So does
-    the prompt: if it has another name there, the spec needs `with: {prompt: question}`. Missing values are None.
+    the prompt: if it has another name there, the spec needs `with: {prompt: question}`. Missing values are None. A
+    column of a list's level is a list.
     `score` is the weighted total as far as one rollout decides it (`Spec.weighed`), for verl's own logs: no advantage
     is computed from it. Raises ScoringError.
     """
     scorer = scorer_of(spec, allow_python, functions)
     weigh = weighed(spec, [*scorer.names, "data_source"])
 
-    def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> dict[str, float | None]:
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> dict[str, Any]:
         known = {"answer": ground_truth, "ground_truth": ground_truth, "data_source": data_source}
         (found,) = scorer.required([{**(extra_info or {}), **known, "completion": solution_str}])
         return {"score": weigh([{**known, **found}])[0], **found}

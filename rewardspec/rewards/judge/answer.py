@@ -1,4 +1,4 @@
-"""The score in the answer of a judge."""
+"""The score, or the list of scores, in the answer of a judge."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _LABELLED = re.compile(  # `Score: 1`, `**Score**: 1`, `score is 1`, `<score>1`,
 # `1/2`, `0,5`, `50%`, `1e5`, `1 or 0`, `0 - 1`: the first number is not the score
 _GOES_ON = re.compile(r"[\w%/]|\.[0-9]|\s*[/%,;|~–-]\s*[0-9]|\s+(?:or|to|and|out of)\s+[0-9]", re.IGNORECASE)
 _LONE = re.compile(_VALUE)
+_HEADED = re.compile(r"(?:[A-Za-z][A-Za-z ]{0,40}:)?[ \t*_`]*")  # nothing, or `Verdicts:`, before a list
 _OPENS = re.compile(r"\{\s*\"")
 
 
@@ -29,9 +30,7 @@ def find_score(said: str, scores: Sequence[float]) -> float | None:
     `Score: 1` or `{"score": 1}`: the later one counts if there are several. Without either, a last line that is only a
     number counts. The thought of a reasoning model, before `</think>`, is not read.
     """
-    text = said[-LONGEST:].rpartition("</think>")[2]
-    if text.lstrip().startswith("<think>"):  # a thought without an end
-        return None
+    text = _spoken(said)
     try:
         objects = list(_objects(text))
     except _TooMuch:
@@ -39,6 +38,34 @@ def find_score(said: str, scores: Sequence[float]) -> float | None:
     labelled = list(_LABELLED.finditer(text, objects[-1][0] if objects else 0))
     value = _labelled(labelled[-1]) if labelled else _number(objects[-1][1]) if objects else _lone(text)
     return next((float(score) for score in scores if score == value), None)
+
+
+def find_verdicts(said: str, scores: Sequence[float], count: int) -> tuple[float, ...] | None:
+    """The list of `count` scores, each one of `scores`, that an answer ends with; None if it does not.
+
+    `[1, 0, 1]`, or `Verdicts: [1, 0, 1]`, in a code fence or not, and nothing after it. A list of another length, or
+    with anything else in it, is no answer: the places of its verdicts would not be known.
+    """
+    text = _spoken(said).rstrip(" \t\r\n*_`")
+    start = text.rfind("[")
+    before = text[:start].rpartition("\n")[2].strip(" \t*_`#>")
+    if start < 0 or not _HEADED.fullmatch(before):
+        return None
+    try:
+        given = json.loads(text[start:])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(given, list) or len(given) != count or any(isinstance(one, bool) for one in given):
+        return None
+    found = [next((float(score) for score in scores if score == one), None) for one in given]
+    known = tuple(score for score in found if score is not None)
+    return known if len(known) == count else None
+
+
+def _spoken(said: str) -> str:
+    """The end of an answer, without the thought before it; nothing of a thought without an end."""
+    text = said[-LONGEST:].rpartition("</think>")[2]
+    return "" if text.lstrip().startswith("<think>") else text
 
 
 def _labelled(found: re.Match[str]) -> float | None:
