@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from rewardspec.language.declarations import Use
 from rewardspec.rewards.reward import BadReference, Reward, ScoringError, refuse
@@ -141,7 +141,7 @@ class Scorer:
         return {name: len(value) for name, value in held.items() if _is_list(value)}
 
 
-def _is_list(value: object) -> bool:
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     """Whether a value is a list, as JSON, tables and trainers hold it: a sequence, an array, a tensor."""
     return not isinstance(value, str | bytes | Mapping) and hasattr(value, "__len__") and hasattr(value, "__getitem__")
 
