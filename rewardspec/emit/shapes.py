@@ -107,10 +107,10 @@ class Shapes:
             found = [t for t in dict.fromkeys(t for ts in terms for t in ts) if t.op != "missing" and t.constant != 0]
             return found if len(found) <= MOST_SUMMANDS else list(x.args)
         if x.op in REDUCTIONS and x.op in ("sum", "mean") and x.attributes[0] is Level.ROLLOUT:  # over a list
-            size = self.graph.apply("abs", x.args[0])
+            size = self.magnitude(x.args[0])
             return [self.graph.reduce(x.op, size, x.args[1], x.args[2] if len(x.args) > 2 else None, Level.ROLLOUT)]
         if x.op in ("so_far", "returns"):
-            return [self.graph.scan(x.op, self.graph.apply("abs", x.args[0]), x.attributes[0])]
+            return [self.graph.scan(x.op, self.magnitude(x.args[0]), x.attributes[0])]
         if x.op in ("*", "/"):
             a, b = x.args
             for value, other, flip in ((a, b, False), (b, a, True)):
@@ -118,6 +118,10 @@ class Shapes:
                 if parts is not None:
                     return [self.graph.apply(x.op, part, other) for part in parts]
         return None
+
+    def magnitude(self, x: Node) -> Node:
+        """|x|: `x` itself where it is never negative, so that a sum of it is not computed twice."""
+        return x if x.domain.lo >= 0 else self.graph.apply("abs", x)
 
     def chosen(self, x: Node) -> tuple[Node, Node]:
         """The conditions under which a choice takes its first and its second operand."""

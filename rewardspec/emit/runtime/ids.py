@@ -99,13 +99,19 @@ def _is_nan(value):
 def _codes_of(columns):
     """A whole number for each value of these columns, equal where the values are, and -1 where they are missing.
 
-    columns: name to what `_as_ids` gives. Returns name to [N] int64; how many different values there are; and for each
+    columns: name to what `_as_ids` gives. Returns name to [N] int64, below a count; the count; and for each
     column that is wrong the rows, each with its value and the reason.
     """
     if all(isinstance(x, torch.Tensor) for x in columns.values()):
         flat = [x.reshape(-1) for x in columns.values()]
-        known, codes = torch.unique(torch.cat([x.to(flat[0].device) for x in flat]), return_inverse=True)
-        return dict(zip(columns, codes.split([len(x) for x in flat]), strict=True)), len(known), {}
+        values = torch.cat([x.to(flat[0].device) for x in flat])
+        low, high = (int(end) for end in torch.aminmax(values)) if len(values) else (0, 0)
+        if high - low < 2**16:  # near each other: no need to sort them
+            codes, count = values - low, high - low + 1
+        else:
+            known, codes = torch.unique(values, return_inverse=True)
+            count = len(known)
+        return dict(zip(columns, codes.split([len(x) for x in flat]), strict=True)), count, {}
     first, rows, wrong, unhashable = {}, {}, {}, object()
     for name, x in columns.items():
         x = x.reshape(-1).tolist() if isinstance(x, torch.Tensor) else x

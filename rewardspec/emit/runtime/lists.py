@@ -128,7 +128,7 @@ def _label_codes(labels):
     if not len(labels):
         return labels.long(), 1
     low, high = (float(end) for end in torch.aminmax(labels))
-    if 0 <= high - low <= 2**10 and bool((labels == labels.floor()).all()):
+    if 0 <= high - low <= max(2**10, len(labels)) and bool((labels == labels.floor()).all()):
         return (labels - low).long(), int(high - low) + 1
     codes = torch.unique(labels.nan_to_num(nan=float("-inf")), return_inverse=True)[1]
     return codes, int(codes.max()) + 1
@@ -642,8 +642,9 @@ def _windows(x, there, longest, way, gamma):
     Windows double: after each round a value covers twice as many items.
     """
     found, reach = x.double(), 1
-    found = torch.where(torch.isnan(found), 0.0, found)
+    found = torch.where(torch.isnan(found), 0.0, found)  # a tensor of its own, so it can be added to
     while reach < longest and gamma:
-        found = found + torch.where(there >= reach, gamma**reach * found.roll(way * reach), 0.0)
+        near, far = (found[:-reach], found[reach:])[::-way]
+        near.add_((gamma**reach * far).masked_fill_((there[:-reach], there[reach:])[::-way][0] < reach, 0.0))
         reach *= 2
     return found.to(x.dtype)
