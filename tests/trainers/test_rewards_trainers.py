@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("trl")
 
+from judge_server import said, serving
 from tiny_model import tiny_model, tiny_tokenizer
 from trl_runs import data_set, digit, settings, trainer
 
@@ -245,3 +246,45 @@ advantage: grpo
     )
     values = [value for metrics in found["d"].values() for value in metrics.values()]
     assert values and not any(value != value for value in values)
+
+
+def test_trl_trains_with_a_judge_of_each_prompts_criteria(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    criteria = [["1", "2", "x"][: 1 + i % 3] for i in range(16)]
+    points = [[3, -1, 2][: len(texts)] for texts in criteria]
+
+    def judge(text, _before):
+        criterion, _, completion = text.partition("|")
+        return said(f"Score: {int(criterion in completion)}")
+
+    with serving(judge) as server:
+        spec = f"""rewardspec: 1
+lists: {{criterion: {{}}}}
+signals:
+  met:
+    use: judge.rubric
+    level: criterion
+    with:
+      template: "{{criterion}}|{{completion}}"
+      scores: [0, 1]
+      model: m
+      url: {server.url}
+      criteria: rubric
+      cache: none
+  points: {{range: [-10, 10], level: criterion}}
+components: {{rubric: "sum(met * points, over=rollout)"}}
+advantage: rubric - mean(rubric)
+"""
+        data = data_set().add_column("rubric", criteria).add_column("points", points)
+        run = trainer(tmp_path, spec, reward_funcs=[], data=data, changes={"max_steps": 2})
+        run.train()
+    seen = set()
+    for generation in run.generations:
+        rewards = [
+            sum(p for c, p in zip(row["rubric"], row["points"], strict=True) if c in text)
+            for row, text in zip(generation["rows"], generation["completions"], strict=True)
+        ]
+        mean = sum(rewards) / len(rewards)
+        assert generation["out"]["advantages"].tolist() == pytest.approx([r - mean for r in rewards])
+        seen |= {*rewards}
+    assert len(seen) > 1
