@@ -248,6 +248,18 @@ def test_a_list_that_the_spec_reduces_needs_no_tokens(tmp_path, kind, function):
         assert g["rewards"][:, 0].tolist() == pytest.approx([mean(row) for row in lists])
 
 
+def test_a_function_that_the_spec_names_returns_lists(tmp_path, monkeypatch):
+    (tmp_path / "own_turns.py").write_text(
+        "def called(completion, turns):\n    return [float(any(c.isdigit() for c in text)) for text in turns]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    text = TURNS.replace("called: {values", 'called: {python: "own_turns:called", values')
+    run = multi_turn(tmp_path / "out", text, reward_funcs=[digit], allow_python=["own_turns"])
+    run.train()
+    for g in run.generations:
+        assert_on_tokens(g["out"], turns_by_hand(g["rows"], g["completions"]))
+
+
 def test_a_list_that_only_places_are_read_of_has_the_lengths_of_the_stretches(tmp_path):
     text = "rewardspec: 1\nlists: {turn: {}}\ncomponents: {digit: {values: [0, 1]}}\nadvantage: digit / position\n"
     run = multi_turn(tmp_path, text, reward_funcs=[digit])
