@@ -25,6 +25,7 @@ __all__ = ["check", "compile", "diff", "load", "loads", "score", "simulate", "ve
 Given = Spec | str | PathLike[str]  # a spec, or the path of one
 Rate = float | Fraction
 MOST_ROLLOUTS = 64  # of a group
+MOST_ITEMS = 16  # of a list
 
 
 def check(
@@ -96,6 +97,7 @@ def verify(
     spec: Given,
     group_sizes: int | Iterable[int] = range(2, 9),
     *,
+    items: int = 2,
     seed: int = 0,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> list[rewardspec.Verdict]:
@@ -103,13 +105,14 @@ def verify(
 
     [verdict.status for verdict in rewardspec.verify("specs/rc_grpo/rc_grpo.yaml", range(2, 5))]
 
-    A spec without guarantees has no verdicts. seed: for random groups if there are too many to try all. progress:
-    called with the group size, the number of groups tried, and the number to try. Raises SpecError, OSError, and
-    ValueError for a wrong size.
+    A spec without guarantees has no verdicts. items: the most items of a list inside a rollout: proofs are for lists of
+    up to so many, as `verdict.items` and its reason say. seed: for random groups if there are too many to try all.
+    progress: called with the group size, the number of groups tried, and the number to try. Raises SpecError, OSError,
+    and ValueError for a wrong size.
     """
     from rewardspec.prove.verify import verify
 
-    return verify(_spec(spec), _sizes(group_sizes), progress, _whole("seed", seed, 0, 0))
+    return verify(_spec(spec), _sizes(group_sizes), progress, _whole("seed", seed, 0, 0), _items(items))
 
 
 @overload
@@ -118,6 +121,7 @@ def simulate(
     group_sizes: int | Iterable[int] = ...,
     *,
     rates: Mapping[str, Rate] = ...,
+    items: int = ...,
     step: int = ...,
     total_steps: int | None = ...,
     seed: int = ...,
@@ -141,6 +145,7 @@ def simulate(
     group_sizes: int | Iterable[int] | None = None,
     *,
     rates: Mapping[str, Rate] | None = None,
+    items: int | None = None,
     step: int | None = None,
     total_steps: int | None = None,
     seed: int | None = None,
@@ -155,12 +160,14 @@ def simulate(
     rewardspec.simulate("spec.yaml", rollouts="rollouts.parquet").signal.groups_without_signal
 
     rates: success rates of columns or components with two values; the values of others are equally likely.
+    items: the most items of a list inside a rollout, by default 2; all lengths up to that are equally likely.
     step, total_steps: the time at which schedules are evaluated. seed: for random groups if there are too many to try
     all. progress: called with the number of distinct advantage groups so far.
     rollouts: a log (JSON lines or Parquet). group_by: its column that identifies the group. prefix: the prefix of the
     columns that `score` added.
     Raises SpecError, OSError, BadLog (a ValueError) for wrong rows, ValueError for a wrong option.
     """
+    from rewardspec.groups.points import ITEMS
     from rewardspec.groups.rates import policy
     from rewardspec.logs.columns import PREFIX
     from rewardspec.prove.replay import read_log, replay
@@ -168,11 +175,12 @@ def simulate(
 
     read = _spec(spec)
     if rollouts is not None:
-        _only("rollouts", group_sizes=group_sizes, rates=rates, step=step, seed=seed, progress=progress)
+        _only("rollouts", group_sizes=group_sizes, rates=rates, items=items, step=step, seed=seed, progress=progress)
         log = read_log(Path(rollouts), read, group_by, PREFIX if prefix is None else prefix)
         return replay(read, log, total_steps)
     _only("group_sizes", group_by=group_by, prefix=prefix)
     stated = _rates(rates or {})
+    most = ITEMS if items is None else _items(items)
     policy(read.program, stated)  # raises for wrong rates before anything is counted
     moment = {
         "step": _whole("step", step, 0, 0),
@@ -180,11 +188,13 @@ def simulate(
         "seed": _whole("seed", seed, 0, 0),
     }
     sizes = _sizes((2, 4, 8) if group_sizes is None else group_sizes)
-    return [simulate(read, size, rates=stated, progress=progress, **moment) for size in sizes]
+    return [simulate(read, size, rates=stated, progress=progress, items=most, **moment) for size in sizes]
 
 
 @overload
-def diff(before: Given, after: Given, group_sizes: int | Iterable[int] = ...) -> rewardspec.Difference: ...
+def diff(
+    before: Given, after: Given, group_sizes: int | Iterable[int] = ..., *, items: int = ...
+) -> rewardspec.Difference: ...
 
 
 @overload
@@ -204,6 +214,7 @@ def diff(
     after: Given,
     group_sizes: int | Iterable[int] | None = None,
     *,
+    items: int | None = None,
     rollouts: str | PathLike[str] | None = None,
     group_by: str | None = None,
     prefix: str | None = None,
@@ -213,9 +224,11 @@ def diff(
 
     rewardspec.diff("before.yaml", "after.yaml").is_none
 
-    rollouts: a log (JSON lines or Parquet). group_by, prefix: as for `simulate`. total_steps: the length of the logged
+    items: the most items of a list inside a rollout, by default 2. rollouts: a log (JSON lines or Parquet). group_by,
+    prefix: as for `simulate`. total_steps: the length of the logged
     run. Raises SpecError, OSError, BadLog (a ValueError) for wrong rows, ValueError for a wrong option.
     """
+    from rewardspec.groups.points import ITEMS
     from rewardspec.logs.columns import PREFIX
     from rewardspec.prove.diff import difference
     from rewardspec.prove.diff_on_log import difference_on_log
@@ -223,8 +236,9 @@ def diff(
     specs = _spec(before), _spec(after)
     if rollouts is None:
         _only("group_sizes", group_by=group_by, prefix=prefix, total_steps=total_steps)
-        return difference(*specs, _sizes((2, 3) if group_sizes is None else group_sizes))
-    _only("rollouts", group_sizes=group_sizes)
+        sizes = _sizes((2, 3) if group_sizes is None else group_sizes)
+        return difference(*specs, sizes, ITEMS if items is None else _items(items))
+    _only("rollouts", group_sizes=group_sizes, items=items)
     return difference_on_log(*specs, Path(rollouts), group_by, total_steps, PREFIX if prefix is None else prefix)
 
 
@@ -268,6 +282,12 @@ def _sizes(given: int | Iterable[int]) -> list[int]:
     if not sizes or not all(type(size) is int and 1 <= size <= MOST_ROLLOUTS for size in sizes):
         raise ValueError(f"group_sizes must be integers from 1 to {MOST_ROLLOUTS}, such as [2, 4, 8], not {given!r}")
     return sizes
+
+
+def _items(given: int) -> int:
+    if type(given) is not int or not 0 <= given <= MOST_ITEMS:
+        raise ValueError(f"items must be an integer from 0 to {MOST_ITEMS}, not {shorten(repr(given))}")
+    return given
 
 
 def _whole(name: str, given: int | None, least: int, default: int) -> int:

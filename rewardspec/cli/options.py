@@ -36,6 +36,12 @@ GroupBy = Annotated[
 ]
 
 
+Items = Annotated[
+    int,
+    typer.Option("--items", help="The most items of a list: longer ones are not tried.", min=0, max=16),
+]
+
+
 def one_of(given: str, *known: str) -> str:
     """The value of `--format`. Another one than these ends the command."""
     if given not in known:

@@ -10,17 +10,18 @@ from itertools import product
 from math import lcm, prod
 from typing import Any, TypeVar
 
+from rewardspec.groups.blocks import Block, blocks_of
 from rewardspec.groups.parts import independent_terms
-from rewardspec.groups.points import Odds, Point
-from rewardspec.ir.exact import GroupEvaluator, Value
+from rewardspec.groups.points import Odds
+from rewardspec.ir.exact import GroupEvaluator, Value, Values, is_unknown, of_each
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.effort import Allowance, spend, spent, weight
-from rewardspec.ops.real import UNKNOWN, Pool
+from rewardspec.ops.real import Pool
 
 T = TypeVar("T")
 Weighed = list[tuple[tuple[T, ...], float]]  # combinations with their probabilities
-Joint = dict[tuple[Value, ...], float]  # values of nodes with their probabilities
+Joint = dict[tuple[Values, ...], float]  # values of nodes with their probabilities
 
 MOST_JOINT_STATES = 4096  # of one rollout, in one part
 MOST_COLUMN_STATES = 65_536  # combinations of column values that are tried for one part
@@ -33,20 +34,23 @@ def joint_values(
     nodes: tuple[Node, ...],
     points: Mapping[Node, Odds],
     given: Mapping[str, Fraction],
-    allowance: Allowance | None = None,
+    allowance: Allowance | None,
+    items: int,
 ) -> tuple[Joint, bool]:
     """The joint values of nodes of one rollout, with their probabilities, and whether these are all.
 
-    Spends at most two thirds of the rest of the allowance. If that is too little, a few values are drawn at random.
+    items: of a list at most. Spends at most two thirds of the rest of the allowance. If that is too little, a few
+    values are drawn at random.
     """
     allowance = allowance or Allowance()
-    if len(nodes) == 1:
+    if len(nodes) == 1 and not nodes[0].level.listed:
         terms = independent_terms(graph, nodes[0])
         if len(terms) > 1:  # a sum of independent terms: only the sum matters
-            return _sums(graph, terms, points, given, allowance)
-    columns = [n for n in walk(nodes) if n.op == "column"]
-    choices = [list(points[c].items()) for c in columns]
-    complete = prod(map(len, choices)) <= MOST_COLUMN_STATES
+            return _sums(graph, terms, points, given, allowance, items)
+    blocks = blocks_of(graph, walk(nodes), points, items)
+    columns = [n for block in blocks for n in block.nodes]
+    choices = [_choices(block) for block in blocks]
+    complete = prod(block.count for block in blocks) <= MOST_COLUMN_STATES
     rows, _ = combinations(choices, MOST_COLUMN_STATES if complete else MOST_JOINT_STATES)
     evaluators = [GroupEvaluator(node, columns, given) for node in nodes]
     found: Joint = {}
@@ -61,10 +65,21 @@ def joint_values(
     return found, complete
 
 
-def _add_value(found: Joint, evaluators: Sequence[GroupEvaluator], row: tuple[Point, ...], mass: float) -> bool:
-    """Add the values of the nodes for one row of columns; False if one is too close to call."""
-    key = tuple(e.pool.known(e.values([row], {})[0]) for e in evaluators)
-    if any(v is UNKNOWN for v in key):
+def _choices(block: Block) -> list[tuple[tuple[Values, ...], float]]:
+    """The joint values of a block with their probabilities; some of them, drawn at random, if there are too many."""
+    if block.count <= MOST_COLUMN_STATES:
+        return list(block.all())
+    draw = random.Random(0)
+    return [(joint, 1 / MOST_JOINT_STATES) for joint in block.drawn(draw, MOST_JOINT_STATES)]
+
+
+def _add_value(
+    found: Joint, evaluators: Sequence[GroupEvaluator], row: tuple[tuple[Values, ...], ...], mass: float
+) -> bool:
+    """Add the values of the nodes for the values of all blocks; False if one is too close to call."""
+    columns = tuple(v for part in row for v in part)
+    key = tuple(of_each(e.pool.known, e.values([columns], {})[0]) for e in evaluators)
+    if any(is_unknown(v) for v in key):
         return False
     found[key] = found.get(key, 0.0) + mass
     return True
@@ -76,9 +91,10 @@ def _sums(
     points: Mapping[Node, Odds],
     given: Mapping[str, Fraction],
     allowance: Allowance,
+    items: int,
 ) -> tuple[Joint, bool]:
     """The values of a sum of independent terms, with probabilities. Of costly sums some values are drawn at random."""
-    found = [joint_values(graph, (term,), points, given, allowance) for term in terms]
+    found = [joint_values(graph, (term,), points, given, allowance, items) for term in terms]
     choices: list[list[tuple[Any, float]]]  # of exact numbers, or of integers
     choices = [[(value, mass) for (value,), mass in values.items()] for values, _ in found]
     complete, own = all(all_cases for _, all_cases in found), allowance.part()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rewardspec.groups.blocks import lists_of
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
 
@@ -48,7 +49,10 @@ def _some_terms(graph: Graph, node: Node, left: list[int]) -> list[Node]:
         case "/", (a, b) if b.constant is not None:
             return [graph.apply("/", t, b) for t in _some_terms(graph, a, left)]
         case (("mean" | "sum"), (x, where)) if where.constant == 1 and not x.domain.missing:
-            return [graph.reduce(node.op, t, where, None, *node.attributes) for t in _some_terms(graph, x, left)]
+            terms = _some_terms(graph, x, left)
+            if x.level.listed:  # a rollout's value counts once for each of its items
+                terms = [graph.spread(t, x.level) for t in terms]
+            return [graph.reduce(node.op, t, where, None, *node.attributes) for t in terms]
         case "spread", (x,):
             return [graph.spread(t, node.level) for t in _some_terms(graph, x, left)]
     return [node]
@@ -56,9 +60,9 @@ def _some_terms(graph: Graph, node: Node, left: list[int]) -> list[Node]:
 
 def _apart(graph: Graph, terms: Sequence[Node]) -> list[Node]:
     """The terms, with those that share a column summed."""
-    blocks: list[tuple[set[str], list[Node]]] = []
+    blocks: list[tuple[set[object], list[Node]]] = []
     for term in terms:
-        names, members = columns_of([term]), [term]
+        names, members = sources_of([term]), [term]
         rest = []
         for block in blocks:
             if block[0] & names:
@@ -75,15 +79,21 @@ def _apart(graph: Graph, terms: Sequence[Node]) -> list[Node]:
 
 def connected(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
     """The nodes in blocks: nodes that share a column are in one block."""
-    blocks: list[tuple[set[str], tuple[Node, ...]]] = []
+    blocks: list[tuple[set[object], tuple[Node, ...]]] = []
     for node in nodes:
-        names = columns_of([node])
+        names = sources_of([node])
         members: tuple[Node, ...] = (node,)
         touching = [block for block in blocks if block[0] & names]
         for block in touching:
             names, members = names | block[0], block[1] + members
         blocks = [block for block in blocks if block not in touching] + [(names, members)]
     return [members for _, members in blocks]
+
+
+def sources_of(nodes: Sequence[Node]) -> set[object]:
+    """What nodes read that varies independently: names of columns, and lists, whose columns are equally long."""
+    read = walk(nodes)
+    return {n.attributes[0] for n in read if n.op == "column" and not n.level.listed} | {*lists_of(read)}
 
 
 def columns_of(nodes: Sequence[Node]) -> set[str]:

@@ -7,6 +7,7 @@ is enough.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
@@ -20,28 +21,35 @@ from rewardspec.ops.operators import COMPARISONS, ELEMENTWISE
 MOST_CUTS = 64  # of an interval
 
 
-class HasLists(ValueError):
-    """Groups of rollouts with lists are not enumerated."""
-
-
 Point = Fraction | None  # a value of a column; None where it is missing
 Odds = dict[Point, float]  # probabilities of a column's values
-PolicyModel = Mapping[str, Mapping[Point, float]]  # by column
-EVENLY: PolicyModel = {}  # all values of a column are equally likely
+ITEMS = 2  # of a list at most, in the groups that are tried if nothing else is asked for
+
+
+@dataclass(frozen=True)
+class PolicyModel:
+    """odds: by column, the probabilities of its values; of other columns all values are equally likely.
+
+    items: the most items of a list. All lengths up to that are equally likely, and items are independent.
+    """
+
+    odds: Mapping[str, Mapping[Point, float]] = field(default_factory=dict)
+    items: int = ITEMS
+
+
+EVENLY = PolicyModel()  # all values of a column are equally likely
 
 
 def column_points(
     program: Program, roots: Sequence[Node], size: int, model: PolicyModel = EVENLY, gaps: bool = False
 ) -> tuple[dict[Node, Odds], dict[str, Odds], bool]:
-    """Points of each column with their probabilities: of rollout columns by node, of group columns by name.
+    """Points of each column with their probabilities: of rollouts or items by node, of groups by name.
 
     The third result is whether the points represent all values. size: of the largest groups, which can have as many
     different ids. gaps: also try as missing a column that may be missing while its gate is closed.
     """
     nodes = walk(roots)
-    if any(node.level.listed for node in nodes):
-        raise HasLists("rollouts with lists are not enumerated yet")
-    users, complete, ids = users_of(nodes), True, id_points(nodes, size).of
+    users, complete, ids = users_of(nodes), True, id_points(nodes, size, model.items).of
     fine: dict[Node, Odds] = {}
     coarse: dict[str, Odds] = {}
     for node in (n for n in nodes if n.op == "column"):
@@ -53,8 +61,8 @@ def column_points(
             found = [*found, None]
         elif column.gated and is_read_besides(node, users):  # it may be missing while its gate is closed
             found, complete = ([*found, None], complete) if gaps else (found, False)
-        odds = model.get(column.name) or {value: 1 / len(found) for value in found}
-        if node.level is Level.ROLLOUT:
+        odds = model.odds.get(column.name) or {value: 1 / len(found) for value in found}
+        if node.level >= Level.ROLLOUT:
             fine[node] = {value: odds.get(value, 0.0) for value in found}
         else:
             coarse[column.name] = {value: odds.get(value, 0.0) for value in found}

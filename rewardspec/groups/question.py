@@ -7,24 +7,26 @@ case, and a few moments of training represent the run.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from math import inf
-from typing import NamedTuple
+from math import inf, prod
+from typing import Any, NamedTuple
 
 from rewardspec.groups.batch import normalisation, over_batch, without_batch
+from rewardspec.groups.blocks import blocks_of, lists_of, read_of
 from rewardspec.groups.moments import Moment, moments_of
-from rewardspec.groups.points import Point, column_points, users_of
+from rewardspec.groups.points import ITEMS, Point, PolicyModel, column_points, users_of
 from rewardspec.groups.renaming import Renaming, id_points
-from rewardspec.groups.states import is_boundary, of_rollout
+from rewardspec.groups.states import is_boundary, lengths_besides, of_rollout
 from rewardspec.ir.checks import demand, find_checks
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.exact import GroupEvaluator, Values, items_of
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, walk
 from rewardspec.lower.program import Program
-from rewardspec.ops.domain import Level, interval
+from rewardspec.ops.domain import Level, finest, interval
 from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.spec import Spec
@@ -36,7 +38,7 @@ FEWEST_ROLLOUTS = 256  # that are tried at any cost
 
 
 Places = tuple[int, ...]  # the rollouts of a group, as indices into `Question.states()`
-Rollout = tuple[Point, ...]  # its values of `Question.fine`, in that order
+Rollout = tuple[Any, ...]  # its values of `Question.fine`, in that order
 
 
 class Kind(NamedTuple):
@@ -61,12 +63,13 @@ class Question:
     root: the advantage before the batch's normalisation. normalisation: what that can do to it: "none", "scale" or
     "shift" (and scale). most_tried: rows of columns to try for the states of one rollout. gaps: also try columns as
     missing that may be missing while their gate is closed. largest: the size of the largest groups to try, which tells
-    how many different ids they can have.
+    how many different ids they can have. items: of a list at most.
 
-    nodes: the advantage, shaped components, guarantees and outcome. fine: columns of rollout level with their points;
-    coarse: columns of group and batch level, by name. moments: of training. complete: whether points and moments
-    represent all values; intervals: whether they do not because the domain of a rollout column is an interval; sampled:
-    because that of a coarse column or a state is.
+    nodes: the advantage, shaped components, guarantees and outcome. lists: those that the nodes read. fine: columns of
+    rollout level with their points, then of each list its columns, with the points of an item, and the places of its
+    items; coarse: columns of group and batch level, by name. moments: of training. complete: whether points and moments
+    represent all values, of lists of up to `items` items; intervals: whether they do not because the domain of a
+    rollout column or an item is an interval; sampled: because that of a coarse column or a state is.
     """
 
     spec: Spec
@@ -76,6 +79,7 @@ class Question:
     most_tried: int = 16 * MOST_ROLLOUT_STATES
     gaps: bool = False
     largest: int = 3
+    items: int = ITEMS
 
     @classmethod
     def of(
@@ -85,19 +89,25 @@ class Question:
         eps: Fraction = Fraction(0),
         gaps: bool = False,
         largest: int = 3,
+        items: int = ITEMS,
     ) -> Question:
         """The question about a spec with this eps. Raises SpecError if the spec has an error with it."""
         program = spec.varied(given={**spec.declarations.given, "eps": eps}, decide=_before_batch).program
         root = _before_batch(program.graph, program.advantage)
-        return cls(spec, program, root, normalisation(program.graph, program.advantage), most_tried, gaps, largest)
+        return cls(
+            spec, program, root, normalisation(program.graph, program.advantage), most_tried, gaps, largest, items
+        )
 
     def __post_init__(self) -> None:
         program = self.program
         shaped = [component.shaped for component in program.components]
         right = [] if program.outcome is None else [program.outcome.holds, program.outcome.fails]
         self.nodes = [self.root, *shaped, *program.guarantees.values(), *right]
-        fine, coarse, complete = column_points(program, self.nodes, self.largest, gaps=self.gaps)
-        self.fine = {node: list(points) for node, points in fine.items()}
+        model, read = PolicyModel(items=self.items), walk(self.nodes)
+        fine, coarse, complete = column_points(program, self.nodes, self.largest, model, self.gaps)
+        self.lists = lists_of(read)
+        self.blocks = blocks_of(program.graph, read, fine, self.items)
+        self.fine = {node: list(fine.get(node, ())) for block in self.blocks for node in block.nodes}
         self.coarse = {name: list(points) for name, points in coarse.items()}
         self.moments, self.all_moments = moments_of(self.nodes)
         self.complete = complete and self.all_moments
@@ -113,7 +123,12 @@ class Question:
         found = [check.bad for check in find_checks(graph, [self.root, *roots])]
         if self.normalisation == "none" and self.root.domain.missing:  # a missing advantage is an error
             found.append(graph.negation(graph.present(self.root)))
-        found = [graph.spread(bad) for bad in found if not any(over_batch(n) for n in walk([bad]))]
+        alone = [bad for bad in found if not any(over_batch(n) for n in walk([bad]))]
+        every = graph.const(1)
+        found = [
+            graph.reduce("any", bad, every, None, Level.ROLLOUT) if bad.level.listed else graph.spread(bad)
+            for bad in alone
+        ]
         return graph.any_of(found) if found else None
 
     # Groups --------------------------------------------------------------------------------------
@@ -124,17 +139,14 @@ class Question:
 
     @cached_property
     def _states(self) -> tuple[list[Rollout], bool]:
-        points = list(self.fine.values())
-        count = 1
-        for values in points:
-            count *= len(values)
-        if count <= self.most_tried:
-            rows, complete = list(product(*points)), True
+        complete = prod(block.count for block in self.blocks) <= self.most_tried
+        if complete:
+            rows = [_row(parts) for parts in product(*([joint for joint, _ in block.all()] for block in self.blocks))]
         else:
             draw = random.Random(0)
             few = min(MOST_ROLLOUT_STATES, self.most_tried // 8)
-            rows = list(zip(*(draw.choices(values, k=few) for values in points), strict=True))
-            complete = False
+            drawn = (block.drawn(draw, few, evenly=True) for block in self.blocks)
+            rows = [_row(parts) for parts in zip(*drawn, strict=True)]
         found_by_row = self._rollout_values(rows)
         if found_by_row is None:
             rows, complete = random.Random(0).sample(rows, min(FEWEST_ROLLOUTS, len(rows))), False
@@ -156,17 +168,19 @@ class Question:
         nodes = walk(self.nodes)
         own, users = of_rollout(nodes), users_of(nodes)
         ends = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, self.nodes)]
+        lengths = lengths_besides(self.program.graph, nodes, own, [])
         asked = demand(self.program.graph, self.nodes, nodes)
-        gates = {n: [[c for c in path if c in own] for path in asked[n]] for n in ends}
+        gates = {n: [[c for c in path if c in own] for path in asked[n]] for n in ends} | {n: [[]] for n in lengths}
+        ends = list(dict.fromkeys([*ends, *lengths]))
         wanted = list(dict.fromkeys([*ends, *(c for paths in gates.values() for path in paths for c in path)]))
         if any(n.op == "given" for n in walk(wanted)):
             return list(rows)
         values: dict[Node, list[object]] = {}
-        number = [{v: i for i, v in enumerate(points)} for points in self.fine.values()]
-        places = [tuple(map(dict.__getitem__, number, row)) for row in rows]  # integers are compared fast
+        number: list[dict[Values, int]] = [{} for _ in self.fine]  # integers are compared fast
+        places = [tuple(of.setdefault(v, len(of)) for of, v in zip(number, row, strict=True)) for row in rows]
         try:
             for n in wanted:
-                read = [(at, c) for at, c in enumerate(self.fine) if c in walk([n])]
+                read = read_of(n, self.fine)
                 of_each = [tuple(row[at] for at, _ in read) for row in places]
                 first_of = dict(zip(reversed(of_each), reversed(rows), strict=True))
                 kinds = [tuple(row[at] for at, _ in read) for row in first_of.values()]
@@ -181,7 +195,7 @@ class Question:
             return list(rows)
         return [
             tuple(
-                values[n][i] if any(all(values[c][i] == 1 for c in path) for path in gates[n]) else "never asked for"
+                values[n][i] if any(all(_holds(values[c][i]) for c in path) for path in gates[n]) else "never asked for"
                 for n in ends
             )
             for i in range(len(rows))
@@ -201,7 +215,7 @@ class Question:
     def _renaming(self) -> Renaming:
         """The states by what they are but for the names of ids."""
         states, _ = self.states()
-        names = [n for n in id_points(walk(self.nodes), self.largest).free.items() if n[0] in self.fine]
+        names = [n for n in id_points(walk(self.nodes), self.largest, self.items).free.items() if n[0] in self.fine]
         if not names:
             return Renaming([], list(range(len(states))))
         node, free = names[0]
@@ -238,9 +252,18 @@ class Question:
         return found, False
 
 
+def _row(parts: Sequence[tuple[Values, ...]]) -> Rollout:
+    return tuple(v for part in parts for v in part)
+
+
+def _holds(value: Any) -> bool:
+    """Whether a condition holds, or does for some item."""
+    return any(v == 1 for v in items_of(value))
+
+
 def _before_batch(graph: Graph, advantage: Node) -> Node:
     """`advantage` as guarantees read it: before the batch's normalisation, which can give it any value."""
     root, _ = without_batch(graph, advantage)
     if normalisation(graph, advantage) == "none":
         return root
-    return graph.node("required", (root,), (), Level.ROLLOUT, interval(-inf, inf))
+    return graph.node("required", (root,), (), finest((Level.ROLLOUT, root.level)), interval(-inf, inf))

@@ -31,11 +31,12 @@ class IdPoints:
     free: Mapping[Node, tuple[Fraction, ...]]
 
 
-def id_points(nodes: Sequence[Node], size: int) -> IdPoints:
+def id_points(nodes: Sequence[Node], size: int, items: int) -> IdPoints:
     """Points of all id columns that represent all values in groups of up to `size` rollouts.
 
     Ids that are compared share their values. One that divides its group has as many as rollouts, so that all of them
-    can differ; one that is only compared has those of the others and one that is none of them.
+    can differ; one that is only compared has those of the others and one that is none of them. items: of a list, at
+    most.
     """
     families: list[list[Node]] = [[n] for n in nodes if n.op == "column" and n.domain.ids]
     dividing: set[Node] = set()
@@ -54,7 +55,7 @@ def id_points(nodes: Sequence[Node], size: int) -> IdPoints:
         coarse = [n for n in family if n.level < Level.ROLLOUT]
         fine = [n for n in family if n not in coarse]
         divide = [n for n in fine if n in dividing]
-        count = len(coarse) + size * len(divide) + len(fine) - len(divide)
+        count = len(coarse) + sum(size * (items if n.level.listed else 1) for n in divide) + len(fine) - len(divide)
         of |= {n: [Fraction(i) for i in range(place + 1)] for place, n in enumerate(coarse)}
         of |= {n: [Fraction(i) for i in range(count)] for n in fine}
         if len(fine) == len(divide) == 1:

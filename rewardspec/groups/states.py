@@ -12,18 +12,21 @@ from math import factorial
 from typing import TypeVar
 
 from rewardspec.groups.batch import over_batch
+from rewardspec.groups.blocks import lists_of
 from rewardspec.groups.joint import FEWEST_TRIED, MOST_JOINT_STATES, combinations, joint_values
 from rewardspec.groups.parts import connected
 from rewardspec.groups.points import EVENLY, Point, PolicyModel, column_points, users_of
 from rewardspec.groups.renaming import Renaming, id_points
-from rewardspec.ir.exact import Value
+from rewardspec.ir.exact import Values
+from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node, is_elementwise, walk
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import Allowance
+from rewardspec.ops.operators import REDUCTIONS, SCANS
 
 Answer = TypeVar("Answer")
-Rollouts = tuple[tuple[Value, ...], ...]  # of a group, each the values of `States.start`
+Rollouts = tuple[tuple[Values, ...], ...]  # of a group, each the values of `States.start`
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class States:
     """
 
     start: tuple[Node, ...]
-    rollouts: dict[tuple[Value, ...], float]
+    rollouts: dict[tuple[Values, ...], float]
     groups: list[tuple[dict[str, Point], float]]
     complete: bool
     free: tuple[Node, tuple[Fraction, ...]] | None = None
@@ -90,18 +93,19 @@ def find_states(
     own = of_rollout(nodes)
     if start is None:
         users = users_of(nodes)
-        start = tuple(n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, roots))
+        start = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, roots)]
+        start += lengths_besides(program.graph, nodes, own, start)
     blocks = []
     for members in connected(start):
-        values, all_cases = joint_values(program.graph, members, points, given, allowance)
+        values, all_cases = joint_values(program.graph, members, points, given, allowance, model.items)
         complete = complete and all_cases
         blocks.append((members, values))
     order = [n for members, _ in blocks for n in members]
     joint, all_cases = combinations([list(values.items()) for _, values in blocks], MOST_JOINT_STATES)
     groups, all_groups = combinations([list(values.items()) for values in coarse.values()], MOST_JOINT_STATES)
     place = [order.index(n) for n in start]
-    free = next((pair for pair in id_points(nodes, size).free.items() if pair[0] in start), None)
-    rollouts: dict[tuple[Value, ...], float] = {}
+    free = next((pair for pair in id_points(nodes, size, model.items).free.items() if pair[0] in start), None)
+    rollouts: dict[tuple[Values, ...], float] = {}
     for parts, mass in joint:
         row = [v for part in parts for v in part]
         key = tuple(row[p] for p in place)
@@ -139,18 +143,26 @@ def evaluate_groups(
     return found, states.count(size) <= most
 
 
+def lengths_besides(graph: Graph, nodes: Sequence[Node], own: set[Node], start: Sequence[Node]) -> list[Node]:
+    """The places of items of lists that values besides a rollout's own need, and that no node of `start` tells."""
+    known = {n.level for n in start}
+    return [graph.position(level) for level in lists_of(n for n in nodes if n not in own) if level not in known]
+
+
 def of_rollout(nodes: Sequence[Node]) -> set[Node]:
-    """Nodes that depend on a rollout's own columns only."""
+    """Nodes that depend on a rollout's own columns only, and on the items of its lists."""
     own: set[Node] = set()
     for node in nodes:
-        alone = node.op in ("const", "missing") or (
+        alone = node.op in ("const", "missing", "position") or (
             node.op == "given" and node.level is Level.BATCH and not over_batch(node)
         )
-        column = node.op == "column" and node.level is Level.ROLLOUT
-        if alone or column or ((is_elementwise(node) or node.op == "required") and all(a in own for a in node.args)):
+        column = node.op == "column" and node.level >= Level.ROLLOUT
+        of_items = node.op in SCANS or (node.op in REDUCTIONS and node.attributes[0] is Level.ROLLOUT)
+        inside = is_elementwise(node) or node.op == "required" or of_items
+        if alone or column or (inside and all(a in own for a in node.args)):
             own.add(node)
     return own
 
 
 def is_boundary(node: Node, own: set[Node], users: dict[Node, list[Node]], roots: Sequence[Node]) -> bool:
-    return node.level is Level.ROLLOUT and (node in roots or any(u not in own for u in users.get(node, [])))
+    return node.level >= Level.ROLLOUT and (node in roots or any(u not in own for u in users.get(node, [])))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rewardspec.groups.points import HasLists
 from rewardspec.lint.allow import allowances, is_allowed, without_effect
-from rewardspec.lint.facts import ANY_RUN, NOT_EXACT, Facts, Run
+from rewardspec.lint.facts import ANY_RUN, NOT_EXACT, Facts, HasLists, Run
 from rewardspec.lint.registry import registered
 from rewardspec.ops.exact import Inexact
 from rewardspec.spec import Spec

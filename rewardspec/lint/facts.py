@@ -27,7 +27,12 @@ MOST_TRIED = 4096  # rows of columns that are tried for the states of one rollou
 NO_OUTCOME = "the spec has no `outcome`; add one: `outcome: correct >= 1`"
 OF_BATCH = "the advantage depends on the rest of the batch"
 NOT_EXACT = "some values have no exact form and are too close to compare"
+OF_LISTS = "groups of rollouts with lists are not tried"
 NO_LENGTH = "the length of the run is unknown; pass `--total-steps N`"
+
+
+class HasLists(ValueError):
+    """A finding would try groups, and those of the spec have lists."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,8 @@ class Facts:
     def question(self) -> Question:
         """The question about the spec, as for `verify`, with 0 for eps."""
         found = Question.of(self._with_outcome, MOST_TRIED)
+        if found.lists:
+            raise HasLists(OF_LISTS)
         if self.run.total_steps is not None:
             found.moments = _within_run(found.moments, Fraction(self.run.total_steps))
         return found

@@ -32,6 +32,7 @@ def _declared(spec: Spec) -> dict[str, str]:
     """The declarations of a spec as text, by place."""
     declared = spec.declarations
     found = {f"column {c.name}": _column(c) for c in declared.columns.values()}
+    found |= {f"list {name}": "ordered" if of.ordered else "not ordered" for name, of in declared.lists.items()}
     found |= {f"reward function of {name}": str(use) for name, use in declared.uses.items()}
     for name, component in declared.components.items():
         found |= {

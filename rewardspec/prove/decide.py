@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from rewardspec.groups.moments import Moment
 from rewardspec.groups.question import MOST_TRIED_GROUPS, Group, Question
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.exact import GroupEvaluator, items_of
 from rewardspec.ir.node import Node
-from rewardspec.ops.real import UNKNOWN, Number, Unknown
+from rewardspec.ops.real import UNKNOWN
 
 KEPT, BROKEN, UNSURE, ENDS = "kept", "broken", "unsure", "ends"
 
@@ -20,8 +21,12 @@ class Decider:
         self.question = question
         self.evaluators: dict[tuple[object, ...], GroupEvaluator] = {}  # by node and moment
 
-    def values(self, node: Node, group: Group) -> list[Number | Unknown | None]:
-        """A node's exact values in a group, one for each rollout."""
+    def values(self, node: Node, group: Group) -> list[Any]:
+        """A node's exact values in a group: one for each rollout, or of list level one for each item."""
+        return [v for value in self.nested(node, group) for v in items_of(value)]
+
+    def nested(self, node: Node, group: Group) -> list[Any]:
+        """A node's exact values in a group, one for each rollout; of list level a tuple."""
         return self._evaluator(node, group.moment).values(group.rollouts, group.columns)
 
     def decide(self, guarantee: Node, group: Group) -> str:
@@ -41,7 +46,7 @@ class Decider:
         without = self._without_eps
         if without is None:
             return False
-        names, fewer = ([n.attributes[0] for n in q.fine] for q in (self.question, without.question))
+        names, fewer = ([(n.op, n.attributes, n.level) for n in q.fine] for q in (self.question, without.question))
         if any(n not in names for n in fewer):
             return False
         at = [names.index(n) for n in fewer]
@@ -52,7 +57,11 @@ class Decider:
     @cached_property
     def _without_eps(self) -> Decider | None:
         spec = self.question.spec
-        return Decider(Question.of(spec, largest=self.question.largest)) if spec.declarations.eps else None
+        return (
+            Decider(Question.of(spec, largest=self.question.largest, items=self.question.items))
+            if spec.declarations.eps
+            else None
+        )
 
     def _evaluator(self, node: Node, moment: Moment) -> GroupEvaluator:
         key = (node, *moment.items())

@@ -9,16 +9,18 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb, prod
+from typing import Any
 
+from rewardspec.groups.blocks import Block
 from rewardspec.groups.moments import Moment
-from rewardspec.groups.points import Point
+from rewardspec.groups.points import ITEMS, Point
 from rewardspec.groups.question import Question
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.exact import GroupEvaluator, items_of
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.exact import Inexact
-from rewardspec.ops.real import Number, sign
+from rewardspec.ops.real import sign
 from rewardspec.prove.changes import Change, changes
 from rewardspec.prove.schedule import times_read
 from rewardspec.spec import Spec
@@ -27,10 +29,11 @@ MOST_COMPARED_GROUPS = 2000  # of one size
 MOST_COMPARED_VALUES = 1_500_000  # exact values, in all groups of one size at all moments
 MOST_DRAWN_VALUES = 300_000  # exact values, in groups drawn at random, which prove nothing
 
-Row = tuple[dict[str, float | None], float, float]  # a rollout's columns, its advantage before and after
+Shown = float | None | list[float | None]  # of list level a list
+Row = tuple[dict[str, Shown], Shown, Shown]  # a rollout's columns, its advantage before and after
 Points = dict[str, list[Point]]  # columns, by name
-Rollouts = tuple[tuple[Point, ...], ...]  # of a group, each the values of all columns
-Advantages = list[Number]
+Rollouts = tuple[tuple[Any, ...], ...]  # of a group, each the values of all columns
+Advantages = list[Any]
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,14 @@ class Difference:
     """How two specs differ: their declarations, and the advantages of small groups.
 
     moments: how many moments of the run were compared. left_out: why not everything was compared; empty if it was.
+    items: the most items of a list in the groups that were compared; None if the specs read no list.
     """
 
     changes: list[Change]
     sizes: list[SizeDifference]
     moments: int = 1
     left_out: list[str] = field(default_factory=list)
+    items: int | None = None
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{s.changed} of {s.groups} groups of {s.size}" for s in self.sizes)
@@ -81,24 +86,28 @@ class Difference:
         return asdict(self) | {"exact": self.exact}
 
 
-def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Difference:
+def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3), items: int = ITEMS) -> Difference:
     """How `after` differs from `before`: declarations, and the advantages of groups of these sizes.
 
-    Advantages are compared before the batch's normalisation, with eps 0.
+    Advantages are compared before the batch's normalisation, with eps 0. items: the most items of a list.
     """
     largest = max(sizes, default=1)
-    questions = Question.of(before, largest=largest), Question.of(after, largest=largest)
+    questions = (
+        Question.of(before, largest=largest, items=items),
+        Question.of(after, largest=largest, items=items),
+    )
     moments, all_moments = _moments(questions)
     shown = times_read(before) | times_read(after)
     evaluators = [[GroupEvaluator(q.root, list(q.fine), moment) for q in questions] for moment in moments]
-    columns: Points = {}
-    for question in questions:
-        for node, points in question.fine.items():
-            known = columns.setdefault(node.attributes[0], [])
-            known += [p for p in points if p not in known]
-    ids = _ids(questions, largest)
-    columns |= {name: points for name, points in ids.items() if name in columns}
+    ids = _ids(questions, largest, items)
+    columns = Columns.of(questions, ids, items)
     left_out = dict.fromkeys(["some domains are intervals"] if any(q.intervals or q.sampled for q in questions) else [])
+    most = items if any(q.lists for q in questions) else None
+    if most is not None:
+        left_out[f"lists of more than {most} items"] = None
+    if columns.unlike:
+        left_out[f"{columns.unlike} has values of another level, so no group was compared"] = None
+        return Difference(changes(before, after), [], len(moments), list(left_out), most)
     if not all_moments:
         left_out[f"schedules were compared at {len(moments)} moments only"] = None
 
@@ -112,7 +121,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
             if a is None or b is None:
                 left_out["some values are not exact"] = None
             else:
-                found.append((moment, a, b))
+                found.append((moment, *_of_one_level(a, b)))
         return found
 
     def of_size(size: int) -> SizeDifference:
@@ -133,7 +142,8 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
             counts["groups"] += bool(pairs)
             try:
                 changed = [(moment, a, b) for moment, a, b in pairs if a != b]
-                signs = any(sign(x) * sign(y) < 0 for _, a, b in changed for x, y in zip(a, b, strict=True))
+                of_each_item = [pair for _, a, b in changed for pair in zip(_items(a), _items(b), strict=True)]
+                signs = any(sign(x) * sign(y) < 0 for x, y in of_each_item)
                 alive = [(_has_spread(a), _has_spread(b)) for _, a, b in changed]
             except Inexact:
                 left_out["some values are too close to call"] = None
@@ -148,7 +158,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
                 moment, a, b = changed[0]
                 when = {name: float(value) for name, value in moment.items() if name in shown}
                 example = [
-                    (_floats(dict(zip(columns, m, strict=True)) | coarse), float(x), float(y))
+                    (_floats(dict(zip(columns.names, m, strict=True)) | coarse), _float(x), _float(y))
                     for m, x, y in zip(members, a, b, strict=True)
                 ]
         if not is_all:
@@ -156,7 +166,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3)) -> Diff
         return SizeDifference(size, **counts, example=example, moment=when)
 
     found = [of_size(size) for size in sizes]
-    return Difference(changes(before, after), found, len(moments), list(left_out))
+    return Difference(changes(before, after), found, len(moments), list(left_out), most)
 
 
 def _moments(questions: tuple[Question, Question]) -> tuple[list[Moment], bool]:
@@ -173,22 +183,86 @@ def _moments(questions: tuple[Question, Question]) -> tuple[list[Moment], bool]:
     return once, all(question.all_moments for question in questions)
 
 
-def _ids(questions: tuple[Question, Question], size: int) -> Points:
+@dataclass(frozen=True)
+class Columns:
+    """The columns that either spec reads. names: in the order of a rollout's values. blocks: of these, in order.
+
+    unlike: a column that has another level in the other spec; empty if there is none.
+    """
+
+    names: list[str]
+    blocks: list[Block]
+    unlike: str
+
+    @classmethod
+    def of(cls, questions: tuple[Question, Question], ids: Points, items: int) -> Columns:
+        points: Points = {}
+        levels: dict[str, Level] = {}
+        unlike = ""
+        for node, own in (pair for question in questions for pair in question.fine.items()):
+            name = _name(node)
+            known = points.setdefault(name, [])
+            known += [p for p in own if p not in known]
+            if levels.setdefault(name, node.level) is not node.level:
+                unlike = f"`{name}`"
+        points |= {name: found for name, found in ids.items() if name in points}
+        names = [name for name, level in levels.items() if not level.listed]
+        blocks = [Block((), (dict.fromkeys(points[name], 1.0),)) for name in names]
+        for level in sorted({level for level in levels.values() if level.listed}, key=str):
+            own_names = [name for name, of in levels.items() if of is level and name != _places(level)]
+            blocks.append(Block((), tuple(dict.fromkeys(points[name], 1.0) for name in own_names), items))
+            names += [*own_names, _places(level)]
+        return cls(names, blocks, unlike)
+
+
+def _name(node: Node) -> str:
+    return _places(node.level) if node.op == "position" else str(node.attributes[0])
+
+
+def _places(level: Level) -> str:
+    return f"places of {level}"
+
+
+def _ids(questions: tuple[Question, Question], size: int, items: int) -> Points:
     """The points of the ids that a spec reads: enough for all of them to differ, whichever of them are compared."""
     found: dict[str, Node] = {}
     for question in questions:
         found |= {n.attributes[0]: n for n in walk(question.nodes) if n.op == "column" and n.domain.ids}
-    count = sum(size if n.level >= Level.ROLLOUT else 1 for n in found.values())
+    own = {n: size * (items if n.level.listed else 1) if n.level >= Level.ROLLOUT else 1 for n in found.values()}
+    count = sum(own.values())
     missing: list[Point] = [None]
     return {name: [*map(Fraction, range(count)), *missing * n.domain.missing] for name, n in found.items()}
 
 
-def _floats(values: dict[str, Point]) -> dict[str, float | None]:
-    return {name: None if value is None else float(value) for name, value in values.items()}
+def _floats(values: dict[str, Any]) -> dict[str, Shown]:
+    return {name: _float(value) for name, value in values.items() if not name.startswith("places of ")}
+
+
+def _float(value: Any) -> Shown:
+    if isinstance(value, tuple):
+        return [None if v is None else float(v) for v in value]
+    return None if value is None else float(value)
+
+
+def _of_one_level(a: Advantages, b: Advantages) -> tuple[Advantages, Advantages]:
+    """Advantages, with a value for each item if one of the specs has that."""
+    pairs = [
+        (x, y)
+        if isinstance(x, tuple) is isinstance(y, tuple)
+        else (x, (y,) * len(x))
+        if isinstance(x, tuple)
+        else ((x,) * len(y), y)
+        for x, y in zip(a, b, strict=True)
+    ]
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _items(advantages: Advantages) -> list[Any]:
+    return [v for value in advantages for v in items_of(value)]
 
 
 def _groups(
-    columns: Points, questions: tuple[Question, Question], ids: Points, size: int, work: int
+    columns: Columns, questions: tuple[Question, Question], ids: Points, size: int, work: int
 ) -> tuple[list[tuple[Rollouts, dict[str, Point]]], bool]:
     """The groups to compare, over all columns that either spec reads, and whether these are all.
 
@@ -198,39 +272,48 @@ def _groups(
     for question in questions:
         for name, points in question.coarse.items():
             coarse[name] = ids.get(name) or list(dict.fromkeys([*coarse.get(name, []), *points]))
-    states = prod(map(len, columns.values()))
+    states = prod(block.count for block in columns.blocks)
     if comb(states + size - 1, size) * prod(map(len, coarse.values())) <= min(
         MOST_COMPARED_GROUPS, MOST_COMPARED_VALUES // work
     ):
-        rows = list(product(*columns.values()))
+        joints = ([joint for joint, _ in block.all()] for block in columns.blocks)
+        rows = [tuple(v for part in parts for v in part) for parts in product(*joints)]
         kinds = [dict(zip(coarse, values, strict=True)) for values in product(*coarse.values())]
         return [(m, kind) for kind in kinds for m in combinations_with_replacement(rows, size)], True
     draw = random.Random(0)
     most = min(MOST_COMPARED_GROUPS, max(MOST_DRAWN_VALUES // work, 1))
     drawn = []
     for _ in range(most):
-        members = tuple(tuple(draw.choice(points) for points in columns.values()) for _ in range(size))
+        members = tuple(_drawn(columns, draw) for _ in range(size))
         drawn.append((members, {name: draw.choice(points) for name, points in coarse.items()}))
     return drawn, False
 
 
-def _allows(question: Question, columns: Points, members: Rollouts, coarse: dict[str, Point]) -> bool:
+def _drawn(columns: Columns, draw: random.Random) -> tuple[Any, ...]:
+    """The values of one rollout, drawn at random."""
+    row: list[Any] = []
+    for block in columns.blocks:
+        row += block.drawn(draw, 1, evenly=True)[0] if block.items is not None else [draw.choice(list(block.odds[0]))]
+    return tuple(row)
+
+
+def _allows(question: Question, columns: Columns, members: Rollouts, coarse: dict[str, Point]) -> bool:
     """Whether the values of a group lie in the spec's domains."""
-    names = list(columns)
     for node in question.fine:
-        at = names.index(node.attributes[0])
-        if any((value := m[at]) is not None and value not in node.domain for m in members):
+        at = columns.names.index(_name(node))
+        values: list[Any] = [value for m in members for value in items_of(m[at])]
+        if any(value is not None and value not in node.domain for value in values):
             return False
     given = question.program.column
     return all(coarse[name] in points or given(name).domain.ids for name, points in question.coarse.items())
 
 
 def _advantages(
-    question: Question, evaluate: GroupEvaluator, columns: Points, members: Rollouts, coarse: dict[str, Point]
+    question: Question, evaluate: GroupEvaluator, columns: Columns, members: Rollouts, coarse: dict[str, Point]
 ) -> Advantages | None:
     """The advantages of a group; None if they are not exact."""
-    names = list(columns)
-    rows = [tuple(m[names.index(n.attributes[0])] for n in question.fine) for m in members]
+    at = [columns.names.index(_name(n)) for n in question.fine]
+    rows = [tuple(m[i] for i in at) for m in members]
     try:
         return evaluate(rows, coarse)
     except Inexact:
@@ -239,4 +322,5 @@ def _advantages(
 
 def _has_spread(advantages: Advantages) -> bool:
     """Whether the advantages differ. Raises Inexact."""
-    return any(x != advantages[0] for x in advantages)
+    values = _items(advantages)
+    return any(x != values[0] for x in values)

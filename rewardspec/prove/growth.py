@@ -5,7 +5,8 @@ pairing the rollouts of one with those of the other in every distinct way. Equal
 bounded by the number of results.
 
 Vectors hold indices into a list of exact values, and sums are looked up in a table. So exact values stay exact, and
-two are merged only if they are equal.
+two are merged only if they are equal. The value of a rollout with a list is a tuple, one for each item; a value of the
+rollout is added to all of them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rewardspec.ir.exact import is_unknown, items_of, of_each
 from rewardspec.ops.effort import Allowance
-from rewardspec.ops.real import UNKNOWN, Number, Pool, Real, TooClose, Unknown
+from rewardspec.ops.real import Number, Pool, Real, TooClose, Unknown
 
 MOST_SUMS = 3_000_000  # vectors kept at once
 MOST_VALUE_SUMS = 5_000_000  # sums of two values in the table
@@ -25,7 +27,7 @@ MOST_PAIRINGS = 200_000_000  # ways to pair rollouts that are tried for one sum 
 PAIRINGS_AT_ONCE = 2_000_000  # pairings in memory at once
 _PAIRS_AT_FIRST = 400_000  # pairs of vectors in the first piece
 
-Exact = Number | None  # the value of a rollout; None if missing
+Exact = Number | None | tuple[Number | None, ...]  # the value of a rollout, or of its items; None if missing
 
 
 class TooMany(Exception):
@@ -55,7 +57,7 @@ def vectors(found: Iterable[tuple[Sequence[Exact | Unknown], float]]) -> Vectors
     mass: dict[tuple[int, ...], float] = {}
     unsure = 0.0
     for values, weight in found:
-        known = [v for v in values if not isinstance(v, Unknown)]
+        known = [v for v in values if not isinstance(v, Unknown) and not is_unknown(v)]
         if len(known) < len(values):
             unsure += weight
             continue
@@ -73,7 +75,7 @@ def add(
 
     progress: called with the number of sums found so far. Raises TooMany.
     """
-    slow = any(isinstance(v, Real) for v in (*a.values, *b.values))
+    slow = any(isinstance(v, Real) for value in (*a.values, *b.values) for v in items_of(value))
     if len(a.values) * len(b.values) > (MOST_REAL_SUMS if slow else MOST_VALUE_SUMS):
         raise TooMany
     sums: dict[Exact, int] = {}
@@ -82,8 +84,8 @@ def add(
     for x in a.values:
         if slow and allowance is not None and allowance.is_spent:
             raise TooMany
-        found.append([pool.canonical(_plus(x, y)) for y in b.values])
-    table = np.array([[-1 if v is UNKNOWN else sums.setdefault(v, len(sums)) for v in row] for row in found])
+        found.append([of_each(pool.canonical, _plus(x, y)) for y in b.values])
+    table = np.array([[-1 if is_unknown(v) else sums.setdefault(v, len(sums)) for v in row] for row in found])
     size = a.rows.shape[1]
     members, counts = _runs(b.rows)
     logs = np.concatenate([[0.0], np.log(np.arange(1, size + 1)).cumsum()])  # of factorials
@@ -115,9 +117,15 @@ def add(
 
 def _plus(x: Exact, y: Exact) -> Exact:
     """The sum; None (missing) if either is."""
+    if isinstance(x, tuple):
+        return tuple(_sum(i, y) for i in x) if not isinstance(y, tuple) else tuple(map(_sum, x, y))
+    return tuple(_sum(x, i) for i in y) if isinstance(y, tuple) else _sum(x, y)
+
+
+def _sum(x: Number | None, y: Number | None) -> Number | None:
     if x is None or y is None:
         return None
-    total: Exact = x + y
+    total: Number = x + y
     return total
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+from rewardspec.groups.points import ITEMS
 from rewardspec.groups.rates import binary_names, policy
 from rewardspec.prove.simulate import Simulation, count_groups
 from rewardspec.spec import Spec, loads
@@ -34,7 +35,12 @@ def by_rewards(spec: Spec, given: Mapping[str, Fraction]) -> list[Simulation] | 
 
 
 def by_rate(
-    spec: Spec, size: int, given: Mapping[str, Fraction], points: int = 21, names: Sequence[str] = ()
+    spec: Spec,
+    size: int,
+    given: Mapping[str, Fraction],
+    points: int = 21,
+    names: Sequence[str] = (),
+    items: int = ITEMS,
 ) -> list[tuple[float, Simulation]]:
     """(rate, counts) for rates from 0 to 1, equal for everything that can have a rate, or for `names` alone."""
     names = names or binary_names(spec.program)
@@ -42,13 +48,15 @@ def by_rate(
     return [
         (
             float(rate),
-            count_groups(spec.program, "", size, given, model=policy(spec.program, dict.fromkeys(names, rate))),
+            count_groups(spec.program, "", size, given, model=policy(spec.program, dict.fromkeys(names, rate), items)),
         )
         for rate in rates
     ]
 
 
-def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], given: Mapping[str, Fraction]) -> None:
+def draw(
+    path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], given: Mapping[str, Fraction], items: int
+) -> None:
     """Write the figure. Raises ModuleNotFoundError without matplotlib, OSError, ValueError for an unknown format."""
     import matplotlib
 
@@ -65,7 +73,7 @@ def draw(path: Path, specs: list[tuple[str, Spec]], rows: list[Simulation], give
         if counts is not None:
             ns = range(1, len(counts) + 1)
             axes[1].plot(ns, [c.advantage_groups for c in counts], marker="o", label=label)
-        curve = by_rate(spec, shown, given)
+        curve = by_rate(spec, shown, given, items=items)
         known = [(rate, found.signal.groups_without_signal) for rate, found in curve if found.signal]
         axes[2].plot([rate for rate, _ in known], [share for _, share in known], label=label)
     axes[0].set(title="Distinct advantage groups", xlabel="rollouts in a group", ylabel="advantage groups")

@@ -10,15 +10,15 @@ from math import comb
 
 from rewardspec.groups.joint import joint_values
 from rewardspec.groups.parts import connected
-from rewardspec.groups.points import column_points
+from rewardspec.groups.points import EVENLY, PolicyModel, column_points
 from rewardspec.groups.states import evaluate_groups, find_states, of_rollout
-from rewardspec.ir.exact import GroupEvaluator, Value
+from rewardspec.ir.exact import GroupEvaluator, Values, is_unknown, of_each
 from rewardspec.ir.node import Node, walk
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import Allowance
 from rewardspec.ops.operators import REDUCTIONS
-from rewardspec.ops.real import UNKNOWN, Pool, TooClose
+from rewardspec.ops.real import Pool, TooClose
 
 Given = Mapping[str, Fraction]  # `step`, `total_steps` and `progress`
 
@@ -27,27 +27,29 @@ MOST_REAL_ROLLOUTS = 20_000  # rollouts in them, where values are not sums of ro
 MOST_KINDS = 12  # of groups, whose overlaps are counted
 
 
-def count_reward_groups(program: Program, size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
+def count_reward_groups(
+    program: Program, size: int, given: Given, allowance: Allowance, model: PolicyModel = EVENLY
+) -> tuple[int, bool]:
     """The number of distinct multisets of shaped reward vectors, and whether it is exact."""
     shaped = [component.shaped for component in program.components]
     nodes = walk(shaped)
     own = of_rollout(nodes)
     if any(n not in own and (n.op in REDUCTIONS or n.op in ("given", "copies")) for n in nodes):
         try:
-            return _of_groups(program, shaped, size, given, allowance)
+            return _of_groups(program, shaped, size, given, allowance, model)
         except TooClose:
             return 1, False
     if any(_is_coarse_column(n) for n in nodes):
         try:
-            return _of_kinds(program, shaped, size, given, allowance)
+            return _of_kinds(program, shaped, size, given, allowance, model)
         except TooClose:
             return 1, False
-    points, _, complete = column_points(program, shaped, size)
+    points, _, complete = column_points(program, shaped, size, model)
     count = 1
     for members in connected(shaped):
-        found, all_cases = joint_values(program.graph, members, points, given, allowance)
+        found, all_cases = joint_values(program.graph, members, points, given, allowance, model.items)
         pools = [Pool() for _ in members]
-        apart = [all(p.canonical(v) is not UNKNOWN for p, v in zip(pools, key, strict=True)) for key in found]
+        apart = [all(not is_unknown(of_each(p.canonical, v)) for p, v in zip(pools, key, strict=True)) for key in found]
         count, complete = count * max(1, sum(apart)), complete and all_cases and all(apart)
     return comb(count + size - 1, size), complete
 
@@ -61,27 +63,31 @@ def _is_coarse_column(node: Node) -> bool:
     return node.op == "column" and node.level < Level.ROLLOUT
 
 
-def _of_groups(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
+def _of_groups(
+    program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance, model: PolicyModel
+) -> tuple[int, bool]:
     """The count where a component depends on its group: one group after another."""
-    states = find_states(program, shaped, given, size, allowance=allowance)
+    states = find_states(program, shaped, given, size, model, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     most = most_groups(shaped, size)
     groups, is_all = evaluate_groups(
         states, lambda rollouts, group: [e(rollouts, group) for e in evaluators], size, most, 0, allowance
     )
-    found: set[frozenset[tuple[tuple[Value, ...], int]]] = set()
+    found: set[frozenset[tuple[tuple[Values, ...], int]]] = set()
     complete = states.complete and is_all
     for columns, _ in groups:
-        if any(v is UNKNOWN for column in columns for v in column):
+        if any(is_unknown(v) for column in columns for v in column):
             complete = False
         else:
             found.add(frozenset(Counter(zip(*columns, strict=True)).items()))
     return max(1, len(found)), complete
 
 
-def _of_kinds(program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance) -> tuple[int, bool]:
+def _of_kinds(
+    program: Program, shaped: list[Node], size: int, given: Given, allowance: Allowance, model: PolicyModel
+) -> tuple[int, bool]:
     """The count where columns of group level make several kinds of groups: reward groups of two kinds count once."""
-    states = find_states(program, shaped, given, size, allowance=allowance)
+    states = find_states(program, shaped, given, size, model, allowance=allowance)
     evaluators = [GroupEvaluator(node, states.start, given) for node in shaped]
     sets = {
         frozenset(tuple(e([rollout], group)[0] for e in evaluators) for rollout in states.rollouts)

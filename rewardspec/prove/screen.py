@@ -45,9 +45,11 @@ class Screen:
         """Guarantees, by name, in groups of one kind. rows: each group as indices of states."""
         place = np.array(rows).reshape(len(rows), size)
         start = {node: b[place] for node, b in self._of_states(kind.moment).items()}
-        found = self._boxes([self.guarantees[name] for name in names], start, kind, size)
-        margins = self._margins(names, start, kind, size, len(rows)) if self.question.intervals else {}
-        result = {}
+        left = {name: Screened([False] * len(rows), False, None) for name in names if name in self.of_items}
+        names = [name for name in names if name not in left]
+        found = self._boxes([self.guarantees[name] for name in names], start, kind, size) if names else {}
+        margins = self._margins(names, start, kind, size, len(rows)) if self.question.intervals and names else {}
+        result = left
         for name in names:
             b = found[self.guarantees[name]]
             kept: list[bool] = np.all(np.broadcast_to((b.lo >= 1) | ~b.there, (len(rows), size)), axis=1).tolist()
@@ -81,7 +83,8 @@ class Screen:
         key = tuple(moment.items())
         if key not in self.states:
             states, _ = self.question.states()
-            roots = [*self.guarantees.values(), *self._conditions.values()]
+            names = [name for name in self.guarantees if name not in self.of_items]
+            roots = [of[name] for name in names for of in (self.guarantees, self.conditions)]
             nodes = walk(roots)
             own, users = of_rollout(nodes), users_of(nodes)
             ends = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, roots)]
@@ -93,14 +96,26 @@ class Screen:
         return self.states[key]
 
     @cached_property
-    def _conditions(self) -> dict[str, Node]:
+    def of_items(self) -> set[str]:
+        """The guarantees that compare items of different rollouts: they have no boxes, and are left open."""
+        found = set()
+        for name in self.guarantees:
+            roots = [self.guarantees[name], self.conditions[name]]
+            nodes = walk(roots)
+            own, users = of_rollout(nodes), users_of(nodes)
+            if any(n.level.listed and (n not in own or is_boundary(n, own, users, roots)) for n in nodes):
+                found.add(name)
+        return found
+
+    @cached_property
+    def conditions(self) -> dict[str, Node]:
         """The margin of each guarantee: below `NOTHING` where a group meets its condition."""
         graph = self.question.program.graph
         return {name: graph.spread(margin(graph, node)) for name, node in self.guarantees.items()}
 
     def _asks(self, name: str, start: Mapping[Node, Box], kind: Kind, size: int) -> bool:
         if name not in self.asking:
-            node = self._conditions[name]
+            node = self.conditions[name]
             b = self._boxes([node], start, kind, size)[node]
             if bool((b.there & (b.lo < NOTHING)).any()):
                 self.asking.add(name)
@@ -110,7 +125,7 @@ class Screen:
         self, names: Sequence[str], start: Mapping[Node, Box], kind: Kind, size: int, count: int
     ) -> dict[str, list[float]]:
         """The approximate margin of each guarantee in each of `count` groups."""
-        nodes = [self._conditions[name] for name in names]
+        nodes = [self.conditions[name] for name in names]
         found = self._boxes(nodes, start, kind, size)
         result = {}
         for name, node in zip(names, nodes, strict=True):

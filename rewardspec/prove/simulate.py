@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from rewardspec.groups.batch import without_batch
+from rewardspec.groups.blocks import lists_of, of_items
 from rewardspec.groups.parts import independent_terms
-from rewardspec.groups.points import EVENLY, PolicyModel
+from rewardspec.groups.points import EVENLY, ITEMS, PolicyModel
 from rewardspec.groups.rates import policy
 from rewardspec.groups.states import evaluate_groups, find_states
-from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.node import Node
+from rewardspec.ir.exact import GroupEvaluator, items_of
+from rewardspec.ir.node import Node, walk
 from rewardspec.lower.program import Program
 from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.ops.real import TooClose
@@ -35,7 +36,8 @@ class Simulation:
 
     reward_groups: distinct groups of shaped rewards. advantage_groups: distinct groups of advantages, so as many reward
     groups as a policy gradient can distinguish. exact: False if these are lower bounds. signal: the liveness of groups
-    under the policy's rates; None if unknown. interrupted: whether a KeyboardInterrupt ended the count.
+    under the policy's rates; None if unknown. interrupted: whether a KeyboardInterrupt ended the count. items: the most
+    items of a list in the groups that were counted; None if the spec reads no list.
     """
 
     spec: str
@@ -45,12 +47,14 @@ class Simulation:
     exact: bool
     signal: Liveness | None = None
     interrupted: bool = False
+    items: int | None = None
 
     def __repr__(self) -> str:
         least = "" if self.exact else ">= "
         return (
             f"<Simulation of {self.spec!r}, groups of {self.group_size}: "
-            f"{least}{self.reward_groups} reward groups, {least}{self.advantage_groups} advantage groups>"
+            f"{least}{self.reward_groups} reward groups, {least}{self.advantage_groups} advantage groups"
+            f"{'' if self.items is None else f', {of_items(self.items)}'}>"
         )
 
     def to_json(self) -> dict[str, object]:
@@ -66,16 +70,18 @@ def simulate(
     total_steps: int = 1,
     seed: int = 0,
     progress: Progress | None = None,
+    items: int = ITEMS,
 ) -> Simulation:
     """The numbers of distinct reward and advantage groups of a spec, and how live a policy's groups are.
 
     simulate(rewardspec.load("specs/gdpo/math.yaml"), 4, rates={"correct": 0.3}).signal.groups_without_signal
 
     rates: success rates of columns, or of components that depend on one column; the values of other columns are equally
-    likely. step, total_steps: the moment of training. seed, progress: as for `count_groups`.
+    likely. step, total_steps: the moment of training. seed, progress: as for `count_groups`. items: the most items of
+    a list; all lengths up to that are equally likely.
     Raises ValueError for a name that cannot have a rate.
     """
-    model = policy(spec.program, rates or {})
+    model = policy(spec.program, rates or {}, items)
     moment = {
         "step": Fraction(step),
         "total_steps": Fraction(total_steps),
@@ -101,7 +107,9 @@ def count_groups(
     """
     given = {name: Fraction(0) for name in ("step", "total_steps", "progress")} | dict(given or {})
     root, exact = without_batch(program.graph, program.advantage)
-    rewards, all_rewards = count_reward_groups(program, group_size, given, Allowance())
+    rewards, all_rewards = count_reward_groups(program, group_size, given, Allowance(), model)
+    listed = lists_of(walk([root, *(component.shaped for component in program.components)]))
+    items = model.items if listed else None
     allowance = Allowance()
     known = 1
 
@@ -125,18 +133,20 @@ def count_groups(
         TooClose,
         KeyboardInterrupt,
     ) as stop:  # each part has a vector of equal values: counts only grow
-        return Simulation(name, group_size, rewards, known, False, interrupted=isinstance(stop, KeyboardInterrupt))
+        cut = isinstance(stop, KeyboardInterrupt)
+        return Simulation(name, group_size, rewards, known, False, interrupted=cut, items=items)
     shares, interrupted = None, False
-    varies = bool(whole.unsure) or (whole.rows != whole.rows.flat[0]).any()
+    values = {v for value in whole.values for v in items_of(value)}
+    varies = bool(whole.unsure) or len(values) > 1
     try:
         few = Allowance(MOST_EFFORT // 4)
         if varies:  # else the variance, in floats, is what rounding leaves
             shares = variance_shares(program, root, nodes, group_size, given, seed, model, few)
     except KeyboardInterrupt:
         interrupted = True
-    signal = None if None in whole.values else liveness(whole, shares)  # a missing advantage would raise
+    signal = None if None in values else liveness(whole, shares)  # a missing advantage would raise
     exact = exact and all_rewards and not whole.unsure
-    return Simulation(name, group_size, rewards, len(whole), exact, signal, interrupted)
+    return Simulation(name, group_size, rewards, len(whole), exact, signal, interrupted, items)
 
 
 def part_vectors(

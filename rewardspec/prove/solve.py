@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
+from rewardspec.groups.points import ITEMS
 from rewardspec.prove.verify import NOT_REFUTED, PROVED, verify
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Number
@@ -35,13 +36,14 @@ class Solution:
     """Intervals of weights, from 0 up, for which no guarantee is broken, found by bisection between tried weights.
 
     proved: whether all guarantees are proved at every weight tried in them. at_zero: the guarantees that are broken at
-    weight 0.
+    weight 0. items: the most items of a list in the groups that were tried; None if no guarantee reads a list.
     """
 
     component: str
     intervals: list[tuple[End, End]]
     proved: bool
     at_zero: list[str] = field(default_factory=list)
+    items: int | None = None
 
     @property
     def is_none(self) -> bool:
@@ -64,6 +66,7 @@ def solve_weight(
     sizes: Sequence[int],
     digits: int = 9,
     progress: Callable[[Fraction], None] | None = None,
+    items: int = ITEMS,
 ) -> Solution:
     """The weights of a component, from 0 up, for which no guarantee is broken in groups of these sizes.
 
@@ -71,14 +74,15 @@ def solve_weight(
     them where that changes. An interval that lies between two neighbours is missed.
     """
     known: dict[Fraction, list[str]] = {}
-    proved = True
+    proved, most = True, None
 
     def broken(weight: Fraction) -> list[str]:
-        nonlocal proved
+        nonlocal proved, most
         if weight not in known:
             if progress is not None:
                 progress(weight)
-            verdicts = verify(with_weight(spec, component, weight), sizes)
+            verdicts = verify(with_weight(spec, component, weight), sizes, items=items)
+            most = next((v.items for v in verdicts if v.items is not None), most)
             known[weight] = [v.name for v in verdicts if v.status not in (PROVED, NOT_REFUTED)]
             proved = proved and (bool(known[weight]) or all(v.status == PROVED for v in verdicts))
         return known[weight]
@@ -97,7 +101,7 @@ def solve_weight(
             first = None
     if first is not None:
         found.append((first, End(float(marks[-1]), True)))
-    return Solution(component, found, proved and bool(found), broken(marks[0]))
+    return Solution(component, found, proved and bool(found), broken(marks[0]), most)
 
 
 def _edge(broken: Callable[[Fraction], list[str]], low: Fraction, high: Fraction, digits: int) -> End:

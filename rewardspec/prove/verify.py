@@ -13,11 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rewardspec.groups.batch import is_indifferent, over_batch
+from rewardspec.groups.blocks import lists_of, of_items
+from rewardspec.groups.points import ITEMS
 from rewardspec.groups.question import Group, Kind, Places, Question
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.effort import Allowance
+from rewardspec.ops.exact import Inexact
 from rewardspec.prove.counterexample import Counterexample, counterexample
 from rewardspec.prove.decide import BROKEN, ENDS, UNSURE, Decider
+from rewardspec.prove.margins import NOTHING
 from rewardspec.prove.screen import Screen
 from rewardspec.prove.search import KEPT_GROUPS, search
 from rewardspec.spec import Spec
@@ -44,7 +48,8 @@ class Verdict:
     status: "proved", "refuted", "not refuted" (no group breaks it, but not all were tried or some are too close to
     call) or "undecided" (the rest of the batch could decide it). sizes: the group sizes that were tried, with `groups`
     groups in all. reason: why the status is not better, or a remark; often empty. counterexample: a smallest group
-    that breaks a refuted guarantee.
+    that breaks a refuted guarantee. items: the most items of a list in these groups, which bounds a proof; None if the
+    guarantee reads no list.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Verdict:
     groups: int = 0
     reason: str = ""
     counterexample: Counterexample | None = None
+    items: int | None = None
 
     def __repr__(self) -> str:
         size = f" by a group of {self.counterexample.size}" if self.counterexample is not None else ""
@@ -73,6 +79,8 @@ class Verdict:
             "sizes": list(self.sizes),
             "groups": self.groups,
         }
+        if self.items is not None:
+            found["items"] = self.items
         if self.reason:
             found["reason"] = self.reason
         if self.counterexample is not None:
@@ -80,21 +88,25 @@ class Verdict:
         return found
 
 
-def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, seed: int = 0) -> list[Verdict]:
+def verify(
+    spec: Spec, sizes: Sequence[int], progress: Progress | None = None, seed: int = 0, items: int = ITEMS
+) -> list[Verdict]:
     """A verdict on every guarantee of a spec for groups of these sizes, in the order of the spec.
 
     verify(rewardspec.load("specs/papo/papo.yaml"), [2, 3]) = [<Verdict 'right answers above wrong ones': proved>, ...]
 
     progress: called with a group size, how many of its groups were tried, and how many there are. seed: for drawing
     groups if there are too many to try all. A KeyboardInterrupt ends the search early: guarantees that are still open
-    are "not refuted", with the reason "interrupted". Raises SpecError.
+    are "not refuted", with the reason "interrupted". items: the most items of a list: what is proved is proved for
+    lists of up to so many, as the verdict says. Raises SpecError.
     """
-    question = Question.of(spec, eps=spec.declarations.eps, gaps=True, largest=max(sizes, default=1))
+    question = Question.of(spec, eps=spec.declarations.eps, gaps=True, largest=max(sizes, default=1), items=items)
     prover = Prover(question, seed, progress)
     verdicts: dict[str, Verdict] = {}
     for name, node in question.program.guarantees.items():
         reason = undecidable(question, node)
-        verdicts[name] = Verdict(name, UNDECIDED if reason else PROVED, reason=reason)
+        most = items if lists_of(walk([node])) else None
+        verdicts[name] = Verdict(name, UNDECIDED if reason else PROVED, reason=reason, items=most)
     asking: set[str] = set()
     ends: Counter[str] = Counter()
     try:
@@ -117,7 +129,15 @@ def verify(spec: Spec, sizes: Sequence[int], progress: Progress | None = None, s
                 verdicts[name] = replace(verdict, reason=ALL_END if ends[name] == verdict.groups else SOME_END)
             elif name not in asking:
                 verdicts[name] = replace(verdict, reason=OF_NOTHING)
-    return list(verdicts.values())
+    return [_bounded(verdict) for verdict in verdicts.values()]
+
+
+def _bounded(verdict: Verdict) -> Verdict:
+    """A verdict whose reason says how long the lists were that it is about."""
+    if verdict.items is None or verdict.status not in (PROVED, NOT_REFUTED) or verdict.reason == INTERRUPTED:
+        return verdict
+    bound = of_items(verdict.items)
+    return replace(verdict, reason=f"{bound}: {verdict.reason}" if verdict.reason else bound)
 
 
 def _after(verdict: Verdict, size: int, answer: Answer, question: Question) -> Verdict:
@@ -128,17 +148,17 @@ def _after(verdict: Verdict, size: int, answer: Answer, question: Question) -> V
     elif answer.unsure:
         status, reason = NOT_REFUTED, TOO_CLOSE
     elif not answer.all:
-        status, reason = NOT_REFUTED, not_all(question, size)
+        status, reason = NOT_REFUTED, not_all(question, size, answer.searched)
     sizes, groups = (*verdict.sizes, size), verdict.groups + answer.tried
-    return Verdict(verdict.name, status, sizes, groups, reason, answer.broken)
+    return Verdict(verdict.name, status, sizes, groups, reason, answer.broken, verdict.items)
 
 
 @dataclass
 class Answer:
     """A guarantee in groups of one size: the group that has `broken` it, how many were `tried`, and if those are `all`.
 
-    asks: whether a group may meet its condition. unsure: whether a group is too close to call. ends: how many groups
-    raise an error.
+    asks: whether a group may meet its condition. searched: whether intervals are searched between their points. unsure:
+    whether a group is too close to call. ends: how many groups raise an error.
     """
 
     broken: Counterexample | None = None
@@ -146,6 +166,7 @@ class Answer:
     tried: int = 0
     all: bool = True
     asks: bool = False
+    searched: bool = True
     unsure: bool = False
     ends: int = 0
 
@@ -161,7 +182,7 @@ class Prover:
     def ask(self, names: Sequence[str], size: int) -> dict[str, Answer]:
         """Each guarantee, by name, in groups of one size."""
         places, complete = self.question.places(size, self.seed)
-        answers = {name: Answer(all=complete) for name in names}
+        answers = {name: Answer(all=complete, searched=not self.question.lists) for name in names}
         suspects: dict[str, list[tuple[Places, Kind]]] = {name: [] for name in names}
         nearest: dict[str, list[tuple[float, Group]]] = {name: [] for name in names}
         whole, done = sum(map(len, places)), 0
@@ -184,7 +205,7 @@ class Prover:
             for tried in self._decide(name, plainest_first, size, allowance, answers[name]):
                 if tried % 100 == 0:
                     self.progress(size, done, whole)
-            if answers[name].broken is None and self.question.intervals:
+            if answers[name].broken is None and self.question.intervals and answers[name].searched:
                 found_by_search = search(self.decider, self.screen, name, nearest[name], size, self.seed)
                 answers[name].tried += found_by_search.tried
                 if found_by_search.group is not None:
@@ -208,12 +229,21 @@ class Prover:
                 return
             group = self._group(row, kind)
             status = self.decider.decide(guarantee, group)
+            if not answer.asks and name in self.screen.of_items:
+                answer.asks = self._asks(name, group)
             answer.unsure |= status == UNSURE
             answer.ends += status == ENDS
             if status == BROKEN:
                 self._break(name, group, answer)
                 return
             yield tried
+
+    def _asks(self, name: str, group: Group) -> bool:
+        """Whether a group may meet the condition of a guarantee."""
+        try:
+            return any(v is not None and v < NOTHING for v in self.decider.values(self.screen.conditions[name], group))
+        except Inexact:
+            return True
 
     def _break(self, name: str, group: Group, answer: Answer) -> None:
         answer.broken = counterexample(self.decider, self.question.program.guarantees[name], group)
@@ -230,10 +260,11 @@ def undecidable(question: Question, guarantee: Node) -> str:
     return ""
 
 
-def not_all(question: Question, size: int) -> str:
+def not_all(question: Question, size: int, searched: bool) -> str:
     """Why not all groups of a size were tried."""
     if question.intervals:
-        return "some domains are intervals: searched, not exhausted"
+        how = "searched, not exhausted" if searched else "tried at their ends and middles"
+        return f"some domains are intervals: {how}"
     if question.sampled:
         return "some domains are intervals: tried at their ends and middles"
     if not question.complete:

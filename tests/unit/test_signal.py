@@ -94,7 +94,7 @@ def enumerated(program, size):
     """Distinct advantage and reward groups, dead groups and rollouts, by trying every group of columns."""
     root, _ = without_batch(program.graph, program.advantage)
     shaped = [c.shaped for c in program.components]
-    points, _, _ = column_points(program, [root, *shaped])
+    points, _, _ = column_points(program, [root, *shaped], size)
     columns = list(points)
     states = list(product(*(list(p) for p in points.values())))
     advantage = GroupEvaluator(root, columns, {})
@@ -205,7 +205,7 @@ def test_rates_of_columns_and_components():
     assert binary_names(CONDITIONED.program) == ["correct", "length"]
     assert binary_names(rewardspec.load(SPECS / "vspo/vspo.yaml").program) == ["format"]
     model = policy(CONDITIONED.program, {"length": 0.8})
-    assert sum(p for value, p in model["tokens"].items() if value <= 4000) == pytest.approx(0.8)
+    assert sum(p for value, p in model.odds["tokens"].items() if value <= 4000) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(

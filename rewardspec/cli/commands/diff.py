@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rewardspec.cli.options import GroupBy, Prefix, TableOrJson, TotalSteps, one_of, sizes_of
+from rewardspec.cli.options import GroupBy, Items, Prefix, TableOrJson, TotalSteps, one_of, sizes_of
 from rewardspec.cli.printing.lines import misuse, say_json
 from rewardspec.cli.reading import check_stdin, loaded
+from rewardspec.groups.points import ITEMS
 from rewardspec.logs.columns import PREFIX
 from rewardspec.logs.rows import BadLog
 from rewardspec.prove.diff import Difference, difference
@@ -20,6 +21,7 @@ def command(
     before: Annotated[Path, typer.Argument(help="A spec file, `-` for standard input.", show_default=False)],
     after: Annotated[Path, typer.Argument(help="The other spec file.", show_default=False)],
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes to compare.")] = "2,3",
+    items: Items = ITEMS,
     rollouts: Annotated[
         Path | None,
         typer.Option(
@@ -41,7 +43,7 @@ def command(
     found: Difference | LogDifference
     try:
         if rollouts is None:
-            found = difference(*specs, sizes_of(group_sizes))
+            found = difference(*specs, sizes_of(group_sizes), items)
         else:
             found = difference_on_log(*specs, rollouts, group_by, total_steps, prefix)
     except (BadLog, OSError) as error:

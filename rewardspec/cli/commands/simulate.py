@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from rewardspec.cli.options import Files, GroupBy, Prefix, Rates, Set, TableOrJson, one_of, sizes_of
+from rewardspec.cli.options import Files, GroupBy, Items, Prefix, Rates, Set, TableOrJson, one_of, sizes_of
 from rewardspec.cli.printing.counts import show_counts, show_replays, show_sweep
 from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
 from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, complain, expanded, keep, loaded
+from rewardspec.groups.points import ITEMS
 from rewardspec.groups.rates import policy, read_rates
 from rewardspec.logs.columns import PREFIX
 from rewardspec.prove.simulate import Simulation, count_groups
@@ -37,6 +38,7 @@ def command(
     sweep: Annotated[
         bool, typer.Option(help="Also show the share without signal for success rates from 0 to 1.")
     ] = False,
+    items: Items = ITEMS,
     rollouts: Annotated[
         Path | None, typer.Option(help="Run the specs on this rollout log (JSON lines or Parquet).", show_default=False)
     ] = None,
@@ -65,11 +67,11 @@ def command(
     if rollouts is not None:
         _replay(specs, rollouts, group_by, format, None if total_steps == 1 else total_steps, prefix)
         return
-    rows = _counted(specs, sizes, rates, given, format == "table")
+    rows = _counted(specs, sizes, rates, given, format == "table", items)
     if plot is not None:
         keep(plot, *files)
-        _plot(plot, specs, rows, given)
-    curves = _swept(specs, sizes[-1], rates, given) if sweep else {}
+        _plot(plot, specs, rows, given, items)
+    curves = _swept(specs, sizes[-1], rates, given, items) if sweep else {}
     if format == "json":
         files_by = dict(zip((label for label, _ in specs), files_of, strict=True))
         found: dict[str, object] = {"rows": [row.to_json() | {"file": files_by[row.spec]} for row in rows]}
@@ -100,12 +102,14 @@ def _under(spec: Spec, schemes: list[str]) -> Labelled:
     return found
 
 
-def _counted(specs: Labelled, sizes: list[int], rates: str, given: Moment, is_shown: bool) -> list[Simulation]:
+def _counted(
+    specs: Labelled, sizes: list[int], rates: str, given: Moment, is_shown: bool, items: int
+) -> list[Simulation]:
     """A count for every spec and size, until interrupted; progress is shown on a terminal."""
     rows: list[Simulation] = []
     try:
         wanted = read_rates(rates) if rates else {}
-        models = [policy(spec.program, wanted) for _, spec in specs]
+        models = [policy(spec.program, wanted, items) for _, spec in specs]
     except ValueError as error:
         misuse(str(error))
     watched = is_shown and sys.stderr.isatty()
@@ -123,18 +127,20 @@ def _counted(specs: Labelled, sizes: list[int], rates: str, given: Moment, is_sh
     return rows
 
 
-def _swept(specs: Labelled, size: int, rates: str, given: Moment) -> dict[str, list[tuple[float, Simulation]]]:
+def _swept(
+    specs: Labelled, size: int, rates: str, given: Moment, items: int
+) -> dict[str, list[tuple[float, Simulation]]]:
     from rewardspec.prove.plot import by_rate
 
     names = list(read_rates(rates)) if rates else []
-    return {label: by_rate(spec, size, given, points=11, names=names) for label, spec in specs}
+    return {label: by_rate(spec, size, given, points=11, names=names, items=items) for label, spec in specs}
 
 
-def _plot(path: Path, specs: Labelled, rows: list[Simulation], given: Moment) -> None:
+def _plot(path: Path, specs: Labelled, rows: list[Simulation], given: Moment, items: int) -> None:
     from rewardspec.prove.plot import draw
 
     try:
-        draw(path, specs, rows, given)
+        draw(path, specs, rows, given, items)
     except ModuleNotFoundError:
         misuse("--plot needs matplotlib: pip install 'rewardspec[plots]'")
     except (OSError, ValueError) as error:

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from rewardspec.cli.options import Dialect, Files, Set, TableOrJson, one_of, sizes_of
+from rewardspec.cli.options import Dialect, Files, Items, Set, TableOrJson, one_of, sizes_of
 from rewardspec.cli.printing.lines import misuse, ranges, say, say_json, say_over
 from rewardspec.cli.printing.verdicts import safe_weights, show_verdicts
 from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, expanded, loaded
+from rewardspec.groups.points import ITEMS
 from rewardspec.prove.verify import INTERRUPTED, REFUTED, Verdict, verify
 from rewardspec.spec import Spec
 from rewardspec.text.shown import shown
@@ -25,6 +26,7 @@ def command(
     solve: Annotated[
         str, typer.Option(metavar="weight:NAME", help="Find the weights at which no guarantee is broken.")
     ] = "",
+    items: Items = ITEMS,
     format: TableOrJson = "table",
     dialect: Dialect = None,
     set_: Set = [],  # noqa: B006
@@ -34,11 +36,11 @@ def command(
     sizes = sizes_of(group_sizes)
     specs = [(path, loaded(path, set_, dialect)) for path in expanded(files)]
     if solve:
-        _solve([spec for _, spec in specs], solve, sizes, format)
+        _solve([spec for _, spec in specs], solve, sizes, format, items)
         return
     if not any(spec.program.guarantees for _, spec in specs):
         misuse("no spec has `guarantees:`; `rewardspec list definitions` shows ready-made ones")
-    found = _verified(specs, sizes, format == "table" and sys.stderr.isatty())
+    found = _verified(specs, sizes, format == "table" and sys.stderr.isatty(), items)
     if format == "json":
         rows = [
             {
@@ -57,7 +59,7 @@ def command(
 
 
 def _verified(
-    specs: list[tuple[Path, Spec]], sizes: list[int], is_watched: bool
+    specs: list[tuple[Path, Spec]], sizes: list[int], is_watched: bool, items: int
 ) -> list[tuple[Path, Spec, list[Verdict]]]:
     """The verdicts on every spec, until interrupted; progress is shown on a terminal."""
     found = []
@@ -66,7 +68,7 @@ def _verified(
         def show(size: int, tried: int, of: int, label: str = spec.name) -> None:
             say_over(f"{shown(label)}: groups of {size}, {tried:,} of {of:,} ")
 
-        found.append((path, spec, verify(spec, sizes, show if is_watched else None)))
+        found.append((path, spec, verify(spec, sizes, show if is_watched else None, items=items)))
         if any(verdict.reason == INTERRUPTED for verdict in found[-1][2]):
             break
     if is_watched:
@@ -74,7 +76,7 @@ def _verified(
     return found
 
 
-def _solve(specs: list[Spec], what: str, sizes: list[int], format: str) -> None:
+def _solve(specs: list[Spec], what: str, sizes: list[int], format: str, items: int) -> None:
     """Print the safe weights of a component; exit status 1 if a spec has none."""
     from rewardspec.prove.solve import solve_weight
 
@@ -92,7 +94,8 @@ def _solve(specs: list[Spec], what: str, sizes: list[int], format: str) -> None:
                 say_over(f"{shown(label)}: {shown(name)} {float(weight):.9g} ")
 
             try:
-                found.append((spec.name, solve_weight(spec, name, sizes, progress=show if watched else None)))
+                solved = solve_weight(spec, name, sizes, progress=show if watched else None, items=items)
+                found.append((spec.name, solved))
             except ValueError as error:
                 misuse(str(error))
     finally:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rewardspec.cli.printing.lines import say
 from rewardspec.cli.printing.table import console, table
+from rewardspec.groups.blocks import of_items
 from rewardspec.prove.simulate import Simulation
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def show_counts(rows: list[Simulation], rates: str) -> None:
         say("interrupted: these are the results so far")
     elif not all(row.exact for row in rows):
         say("at least: some cases were not tried, or some values are not exact (an interval is sampled)")
+    for row in {row.spec: row for row in rows if row.items is not None}.values():
+        say(f"{row.spec}: counted {of_items(row.items or 0)}, whose lengths are equally likely and items independent")
     say(f"signal: at {rates or 'equal rates for all values'}, without the batch's normalisation")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rewardspec.cli.printing.lines import cell, say
 from rewardspec.cli.printing.table import console, table
+from rewardspec.groups.blocks import of_items
 from rewardspec.prove.diff import Difference
 from rewardspec.prove.diff_on_log import LogDifference
 
@@ -13,7 +14,8 @@ from rewardspec.prove.diff_on_log import LogDifference
 def show_difference(found: Difference | LogDifference) -> None:
     """Print the changes in the text, the groups whose advantages change, and an example."""
     if found.is_none:
-        say("no difference found")
+        bound = f" {of_items(found.items)}" if isinstance(found, Difference) and found.items is not None else ""
+        say(f"no difference found{bound}")
         return
     if found.changes:
         rows = [(c.what, c.before or "-", c.after or "-") for c in found.changes]
@@ -51,7 +53,7 @@ def _show_groups(found: Difference) -> None:
         say(f"not everything was compared: {'; '.join(found.left_out)}")
 
 
-def _show_example(title: str, example: Sequence[tuple[Mapping[str, object], float, float]]) -> None:
+def _show_example(title: str, example: Sequence[tuple[Mapping[str, object], object, object]]) -> None:
     names = list(example[0][0])
-    rows = [(*(cell(columns[n]) for n in names), f"{a:.6g}", f"{b:.6g}") for columns, a, b in example]
+    rows = [(*(cell(columns[n]) for n in names), cell(a), cell(b)) for columns, a, b in example]
     table(console(), title, (*names, "before", "after"), rows)

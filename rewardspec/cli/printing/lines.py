@@ -33,7 +33,9 @@ def say_over(text: str) -> None:
 
 
 def cell(value: object) -> str:
-    """The text of a value in a table: floats to six digits, `-` for None."""
+    """The text of a value in a table: floats to six digits, `-` for None, `[1, 0]` for the values of items."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(cell, value))}]"
     return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from rewardspec.cli.printing.lines import cell, ranges
 from rewardspec.cli.printing.table import console, table
+from rewardspec.groups.blocks import of_items
 from rewardspec.prove.counterexample import Counterexample
 from rewardspec.prove.solve import Solution
 from rewardspec.prove.verify import Verdict
@@ -41,7 +42,7 @@ def _show_counterexample(out: Console, spec: Spec, guarantee: str, group: Counte
         (
             str(i),
             *(cell(of[i]) for of in values),
-            "-" if advantage is None else f"{advantage:.6g}",
+            cell(advantage),
             "<-" if i in group.breaking else "",
         )
         for i, advantage in enumerate(group.advantages)
@@ -66,6 +67,7 @@ def safe_weights(solution: Solution) -> str:
     return (
         "safe "
         + "; and ".join(parts)
+        + ("" if solution.items is None else f", {of_items(solution.items)}")
         + ("" if solution.proved else "; not proved: no group was found that breaks a guarantee")
     )
 

@@ -1,0 +1,215 @@
+"""What is counted and proved of rollouts with lists, against all groups tried by the compiled function."""
+
+import math
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import rewardspec
+from rewardspec.cli import app
+
+HEAD = """rewardspec: 1
+name: turns
+lists: {turn: {ordered: true}}
+signals:
+  called: {values: [0, 1], level: turn}
+components:
+  outcome: {values: [0, 1]}
+  tool: {expr: "%s", weight: 0.5}
+numerics: {eps: 0}
+advantage: "%s"
+"""
+ITEMS = 2
+
+
+def rollouts(rates, items=ITEMS):
+    """(outcome, called) of every rollout, with its probability; all lengths are equally likely."""
+    chance = lambda name, value: rates.get(name, 0.5) if value else 1 - rates.get(name, 0.5)  # noqa: E731
+    for outcome in (0.0, 1.0):
+        for n in range(items + 1):
+            for called in product((0.0, 1.0), repeat=n):
+                odds = math.prod(chance("called", v) for v in called) / (items + 1)
+                yield (outcome, called), chance("outcome", outcome) * odds
+
+
+def run(fn, members):
+    columns = {"outcome": np.array([m[0] for m in members]), "called": [np.array(m[1]) for m in members]}
+    used = {n: columns[n] for n in fn.spec.columns}
+    more = {} if "called" in used else {"lengths": {"turn": np.array([len(m[1]) for m in members])}}
+    return fn(used, len(members), **(more if "lists" in fn.spec.needs else {}))
+
+
+def groups(size, rates=None, items=ITEMS):
+    """(rollouts, probability) of every group, up to order."""
+    for some in combinations_with_replacement(list(rollouts(rates or {}, items)), size):
+        orders = math.factorial(size)
+        for one in set(some):
+            orders //= math.factorial(some.count(one))
+        yield [m for m, _ in some], orders * math.prod(p for _, p in some)
+
+
+def rounded(value):
+    return tuple(round(v, 6) + 0.0 for v in value) if isinstance(value, list) else round(value, 6) + 0.0
+
+
+CASES = [
+    ("called", "decoupled"),
+    ("called", "tool - mean(tool) + 0.1 * position"),
+    ("returns(called)", "decoupled"),
+    ("so_far(called) * outcome", "zscore(tool, by=position)"),
+    ("called", "zscore(outcome) + rank(called, over=rollout)"),
+    ("sum(called, over=rollout)", "grpo"),
+    ("count(position, over=rollout)", "dr_grpo"),
+    ("outcome", "outcome - mean(outcome) + 0 * position"),
+    ("coalesce(before(called), 0)", "tool + outcome - mean(mean(tool, over=rollout), where=outcome) if outcome else 0"),
+]
+
+
+@pytest.mark.parametrize("rates", [{}, {"called": 0.3, "outcome": 0.25}], ids=["evenly", "at rates"])
+@pytest.mark.parametrize(("tool", "advantage"), CASES, ids=[advantage for _, advantage in CASES])
+def test_counts_and_signal_are_those_of_all_groups(tool, advantage, rates):
+    spec = rewardspec.loads(HEAD % (tool, advantage))
+    fn = rewardspec.compile(spec)
+    seen, rewards = set(), set()
+    dead = zero = spread = 0.0
+    for members, mass in groups(2, rates):
+        out = run(fn, members)
+        values = [rounded(v) for v in (out.nested() if hasattr(out, "nested") else out.advantages.tolist())]
+        seen.add(tuple(sorted(values, key=str)))
+        tools = out.rewards["tool"].tolist()
+        long = [len(m[1]) for m in members]
+        tools = [tools[: long[0]], tools[long[0] :]] if spec.program.components[1].shaped.level.listed else tools
+        rewards.add(tuple(sorted(((m[0], rounded(t)) for m, t in zip(members, tools, strict=True)), key=str)))
+        items = [v for value in values for v in (value if isinstance(value, tuple) else [value])]
+        dead += mass * (len(set(items)) <= 1)
+        zero += mass * sum(not any(v if isinstance(v, tuple) else [v]) for v in values) / 2
+        spread += mass * (max(items) - min(items) if items else 0)
+    read = {name: rate for name, rate in rates.items() if name in spec.columns}
+    (found,) = rewardspec.simulate(spec, 2, rates=read)
+    assert (found.exact, found.items) == (True, ITEMS if "lists" in spec.needs else None)
+    assert (found.advantage_groups, found.reward_groups) == (len(seen), len(rewards))
+    signal = found.signal
+    assert signal.groups_without_signal == pytest.approx(dead)
+    assert signal.rollouts_without_signal == pytest.approx(zero)
+    assert signal.spread == pytest.approx(spread, abs=1e-5)
+    if signal.shares is not None:
+        assert sum(signal.shares.values()) == pytest.approx(1)
+
+
+def holds(out, members, items):
+    """Whether a group keeps the guarantees below, in floats."""
+    values = [v if isinstance(v, list) else [v] for v in out.nested()]
+    right = [v for value, m in zip(values, members, strict=True) if m[0] for v in value]
+    wrong = [v for value, m in zip(values, members, strict=True) if not m[0] for v in value]
+    everything = right + wrong
+    return {
+        "bounded": all(abs(v) <= 2 + 1e-6 for v in everything),
+        "tight": all(abs(v) <= 1 + 1e-6 for v in everything),
+        "right first": not right or not wrong or min(right) > max(wrong) + 1e-6,
+        "each item": all(v < 1.5 - 1e-6 for v in everything),
+    }
+
+
+GUARANTEES = """guarantees:
+  bounded: within(2)
+  tight: within(1)
+  right first: right_above_wrong(outcome)
+  each item: advantage < 1.5
+"""
+
+
+@pytest.mark.parametrize("items", [1, 2])
+@pytest.mark.parametrize("advantage", ["decoupled", "outcome - mean(outcome) + 1.6 * (tool - mean(tool))"])
+def test_verdicts_are_those_of_all_groups(advantage, items):
+    spec = rewardspec.loads(HEAD % ("called", advantage) + GUARANTEES)
+    fn = rewardspec.compile(spec)
+    kept = dict.fromkeys(spec.program.guarantees, True)
+    for size in (2, 3):
+        for members, _ in groups(size, items=items):
+            found = holds(run(fn, members), members, items)
+            kept = {name: known and found[name] for name, known in kept.items()}
+    verdicts = {v.name: v for v in rewardspec.verify(spec, [2, 3], items=items)}
+    assert {name: v.status for name, v in verdicts.items()} == {
+        name: "proved" if keeps else "refuted" for name, keeps in kept.items()
+    }
+    assert {"proved", "refuted"} == {v.status for v in verdicts.values()}
+    for name, verdict in verdicts.items():
+        assert verdict.items == items
+        if verdict.proved:
+            assert verdict.reason == f"for lists of up to {items} item{'s' * (items > 1)}"
+            assert f'"items": {items}' in str(verdict.to_json()).replace("'", '"')
+            continue
+        shown = verdict.counterexample
+        members = [(o, tuple(c)) for o, c in zip(shown.columns["outcome"], shown.columns["called"], strict=True)]
+        out = run(fn, members)
+        assert not holds(out, members, items)[name]
+        assert [pytest.approx(v, abs=1e-6) for v in out.nested()] == shown.advantages
+        assert shown.breaking
+
+
+def test_a_guarantee_that_reads_no_list_is_proved_for_all_lists():
+    text = HEAD % ("called", "decoupled") + "guarantees: {group: std(outcome) <= 1, items: std(called) <= 0.9}\n"
+    verdicts = {v.name: v for v in rewardspec.verify(rewardspec.loads(text), [2])}
+    assert [(v.status, v.items) for v in verdicts.values()] == [("proved", None), ("proved", 2)]
+    assert verdicts["group"].reason == "" and "2 items" in verdicts["items"].reason
+
+
+def test_a_condition_that_no_group_meets_is_said():
+    text = HEAD % ("called", "decoupled") + "guarantees: {never: 'min(called, where=called > 1) > 0'}\n"
+    (verdict,) = rewardspec.verify(rewardspec.loads(text), [2])
+    assert verdict.proved and "no group meets its condition" in verdict.reason
+
+
+def test_differences_are_those_of_all_groups():
+    before, after = (rewardspec.loads(HEAD % (tool, "decoupled")) for tool in ("called", "called * outcome"))
+    one, two = rewardspec.compile(before), rewardspec.compile(after)
+    changed = [
+        members
+        for members, _ in groups(2)
+        if not np.allclose(run(one, members).advantages, run(two, members).advantages, atol=1e-6)
+    ]
+    found = rewardspec.diff(before, after, [2])
+    (size,) = found.sizes
+    assert (size.groups, size.changed, found.items) == (sum(1 for _ in groups(2)), len(changed), 2)
+    assert not found.exact and "lists of more than 2 items" in found.left_out
+    columns, was, becomes = size.example[0]
+    assert isinstance(columns["called"], list) and len(was) == len(becomes) == len(columns["called"])
+    assert rewardspec.diff(before, before, 2).is_none
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "words"),
+    [
+        ("so_far(called)", "tool", "depends on more than one item of a list: give a rate for `called`"),
+        ("any(called, over=rollout)", "tool", "depends on more than one item of a list: give a rate for `called`"),
+        ("called + outcome", "tool", "does not depend on exactly one rollout column"),
+    ],
+)
+def test_rates_of_more_than_an_item_are_refused(tool, name, words):
+    spec = rewardspec.loads(HEAD % (tool, "decoupled"))
+    with pytest.raises(ValueError, match=words):
+        rewardspec.simulate(spec, 2, rates={name: 0.5})
+
+
+def test_commands_say_how_long_the_lists_were(tmp_path):
+    spec = tmp_path / "turns.yaml"
+    spec.write_text(HEAD % ("called", "decoupled") + GUARANTEES)
+    said = CliRunner().invoke(app, ["verify", str(spec), "-g", "2", "--items", "1"])
+    assert said.exit_code == 1 and "for lists of up to 1 item" in said.output
+    assert "[1]" in said.output  # the items of a rollout
+    said = CliRunner().invoke(app, ["simulate", str(spec), "-g", "2", "--items", "3"])
+    assert said.exit_code == 0 and "counted for lists of up to 3 items" in said.output
+    said = CliRunner().invoke(app, ["diff", str(spec), str(spec), "-g", "2"])
+    assert said.exit_code == 0 and "no difference found for lists of up to 2 items" in said.output
+    said = CliRunner().invoke(app, ["verify", str(spec), "-g", "2", "--items", "1", "--solve", "weight:tool"])
+    assert "Traceback" not in said.output
+
+
+@pytest.mark.parametrize("items", [-1, 1.0, 17])
+def test_a_wrong_number_of_items_is_refused(items):
+    spec = rewardspec.loads(HEAD % ("called", "decoupled"))
+    for command in (lambda: rewardspec.verify(spec, 2, items=items), lambda: rewardspec.diff(spec, spec, items=items)):
+        with pytest.raises(ValueError, match="items must be an integer from 0 to 16"):
+            command()
