@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, wraps
@@ -15,6 +15,7 @@ from rewardspec.lint.expressions import own_expressions
 from rewardspec.lint.gates import gating
 from rewardspec.lint.outcome import Outcome, declared_outcome, most_like_an_outcome, named_outcome
 from rewardspec.lint.small_groups import SmallGroups
+from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
 from rewardspec.spec import Spec
 from rewardspec.syntax.tree import Name
@@ -86,11 +87,15 @@ class Facts:
 
     def own_place(self, node: Node) -> Span:
         """The text of this spec that a node comes from; the whole advantage if it comes from the prelude."""
-        for graph_of in (lambda: self.program.graph, lambda: self.question.program.graph):
-            span = graph_of().spans.get(node)
+        for program in self._programs():
+            span = program.graph.spans.get(node)
             if span is not None and span.source is self.spec.source:
                 return span
         return self.advantage_place()
+
+    def _programs(self) -> Iterator[Program]:
+        yield self.program
+        yield self.question.program
 
     # The spec ------------------------------------------------------------------------------------
 
