@@ -166,6 +166,8 @@ def test_state_goes_from_batch_to_batch_and_evaluation_changes_none(tmp_path, ki
     assert len(of(run.generations, "eval")) >= 2
     assert_carried([[g] for g in run.generations], 4)
     assert len(run.spec_state["level_of"]) == 4 and run.spec_state["price"] != 0.5
+    prices = [logs["rewardspec/state/price"] for logs in run.state.log_history if "loss" in logs]
+    assert prices == [g["state"]["price"] for g in of(run.generations, "train")]
 
 
 def test_state_is_saved_and_a_resumed_run_equals_one_that_was_not_cut(tmp_path):

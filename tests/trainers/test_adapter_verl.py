@@ -965,6 +965,7 @@ def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_n
 
     whole = trainer()
     expected = [step(whole, seed) for seed in range(4)]
+    assert whole.rewardspec.metrics()["rewardspec/state/price"] == expected[-1][1]["price"]
     assert len({state["price"] for _, state in expected}) == 4 and len(expected[-1][1]["level_of"]) == 4
     cut = trainer(step=2)
     assert [step(cut, seed) for seed in range(2)] == expected[:2]

@@ -1,4 +1,4 @@
-"""The state of a spec (`state:`) in the checkpoints of a trainer."""
+"""The state of a spec (`state:`) in the checkpoints and logs of a trainer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from rewardspec.function import AdvantageFunction, State
 from rewardspec.text.shown import printed
 
 logger = logging.getLogger(__name__)
+
+
+def logged(state: State | None) -> dict[str, float]:
+    """The states of batch level for a trainer's log, `state/NAME`; those with keys are left out."""
+    return {f"state/{name}": value for name, value in (state or {}).items() if isinstance(value, float)}
 
 
 def restored(found: object, function: AdvantageFunction, where: str, anyway: bool = False) -> State | None:

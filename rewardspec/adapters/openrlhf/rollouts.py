@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.openrlhf.checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
 from rewardspec.spec import Spec, compile
 
@@ -101,7 +102,8 @@ class Advantages:
 
     def metrics(self) -> dict[str, float]:
         """The metrics of the last batch."""
-        return {} if self.result is None else {f"rewardspec/{k}": v for k, v in self.result.metrics().items()}
+        found = {} if self.result is None else self.result.metrics() | logged(self.state)
+        return {f"rewardspec/{name}": value for name, value in found.items()}
 
     def _column(self, name: str, experiences: Sequence, sizes: Sequence[int]) -> torch.Tensor:
         """The values of a name, [N], in the order of the experiences."""

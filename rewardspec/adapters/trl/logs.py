@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from rewardspec.adapters.common.state import logged as logged_state
 from rewardspec.adapters.trl.checks import no_reward
 
 
@@ -16,7 +17,7 @@ def log_result(trainer, mode: str, logged: int, columns: dict, result, advantage
     """
     metrics = trainer._metrics[mode]
     metrics.pop("frac_reward_zero_std", None)  # of TRL's scheme, not of the spec's: see groups_without_signal
-    found = result.metrics()
+    found = result.metrics() | logged_state(trainer.spec_state)
     metrics["reward"][logged] = found.pop("total", float("nan"))  # user-logged values of that name follow TRL's own
     metrics["reward_std"][logged] = found.pop("total_std", float("nan"))
     for name, mean in _means(columns, trainer.spec.program.columns).items():

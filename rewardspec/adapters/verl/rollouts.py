@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.common.state import logged
 from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class Advantages:
 
     def metrics(self) -> dict[str, float]:
         """What to log of the last batch. rollouts_dropped: share of those that were started and have no response."""
-        found: dict[str, float] = {} if self.result is None else self.result.metrics()
+        found: dict[str, float] = {} if self.result is None else self.result.metrics() | logged(self.state)
         return {f"rewardspec/{name}": value for name, value in (found | {"rollouts_dropped": self.dropped}).items()}
 
     def columns(self, rollouts: Rollouts) -> dict[str, list]:
