@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewardspec.logs.columns import PREFIX
+from rewardspec.logs.rows import BadLog
 from rewardspec.prove.changes import Change, changes
 from rewardspec.prove.replay import Log, by_step, read_log
 from rewardspec.spec import Spec
@@ -103,6 +104,9 @@ def difference_on_log(
 
 def advantages_on(spec: Spec, log: Log, total_steps: int | None = None) -> NDArray[np.float64]:
     """The advantage of every rollout of a log, [N]; each step of the log is one batch. Raises BadLog."""
+    level = spec.program.advantage.level
+    if level.listed:
+        raise BadLog(f"{spec.name} has an advantage for each {level}; logs are compared by those of rollouts")
     found = np.empty(len(log.steps))
     for rows, out in by_step(spec, log, total_steps):
         found[rows] = out.advantages.double().numpy()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, value_of
+from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, values_of
 from rewardspec.logs.rows import BadLog, Unread, each_row, located, read_rows
 from rewardspec.prove.liveness import Liveness
 from rewardspec.spec import Spec, compile
@@ -47,7 +47,7 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = 
             of = key
             group = group_id(row.get(key))
             for name, of in held.items():
-                log.columns[name].append(value_of(spec.program.columns[name], row.get(of)))
+                log.columns[name].append(values_of(spec.program.columns[name], row.get(of)))
         except ValueError as error:
             problems.append((number, f"`{of}` {error}"))
             continue
@@ -95,7 +95,8 @@ def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tu
 
 def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
     """The spec run over a log, step by step. Raises BadLog for rollouts that the spec does not allow."""
-    advantages, shares, dead, spread, groups, steps = [], [], 0, 0.0, 0, 0
+    advantages, shares, dead, without, spread, groups, steps = [], [], 0, 0, 0.0, 0, 0
+    of_items = spec.program.advantage.level.listed
     for rows, out in by_step(spec, log, total_steps):
         found = out.metrics()
         count = len({log.groups[i] for i in rows})
@@ -104,17 +105,19 @@ def replay(spec: Spec, log: Log, total_steps: int | None = None) -> Replay:
         dead += round(found["groups_without_signal"] * count)
         spread += found["advantage_spread"] * count
         advantages.append(out.advantages.double().numpy())
+        without += round(found["rollouts_without_signal"] * len(rows)) if of_items else int((advantages[-1] == 0).sum())
         shares.append(out.shares)
     whole = np.concatenate(advantages)
-    signal = Liveness(dead / groups, float((whole == 0).mean()), spread / groups, _variance_shares(spec, whole, shares))
-    return Replay(len(whole), groups, steps, signal)
+    rollouts = len(log.steps)
+    signal = Liveness(dead / groups, without / rollouts, spread / groups, _variance_shares(spec, whole, shares))
+    return Replay(rollouts, groups, steps, signal)
 
 
 def _variance_shares(spec: Spec, advantage: np.ndarray, shares: list[dict[str, Any] | None]) -> dict[str, float] | None:
     known = [found for found in shares if found is not None]
     if len(known) < len(shares):
         return None
-    if (advantage == advantage[0]).all():
+    if not advantage.size or (advantage == advantage[0]).all():
         return None  # a mean is rounded, and what it leaves of the variance is noise
     centered = advantage - advantage.mean()
     variance = float(centered @ centered)

@@ -1,5 +1,6 @@
 """What is counted and proved of rollouts with lists, against all groups tried by the compiled function."""
 
+import json
 import math
 from itertools import combinations_with_replacement, product
 
@@ -213,3 +214,24 @@ def test_a_wrong_number_of_items_is_refused(items):
     for command in (lambda: rewardspec.verify(spec, 2, items=items), lambda: rewardspec.diff(spec, spec, items=items)):
         with pytest.raises(ValueError, match="items must be an integer from 0 to 16"):
             command()
+
+
+def test_logs_with_nested_lists_are_replayed(tmp_path):
+    rows = [m for members, _ in list(groups(2))[::7] for m in members]
+    log = tmp_path / "log.jsonl"
+    lines = [{"group": i // 2, "outcome": m[0], "called": list(m[1])} for i, m in enumerate(rows)]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    spec = rewardspec.loads(HEAD % ("called", "decoupled"))
+    out = rewardspec.compile(spec)(
+        {"outcome": [m[0] for m in rows], "called": [list(m[1]) for m in rows]}, [i // 2 for i in range(len(rows))]
+    )
+    found, said = rewardspec.simulate(spec, rollouts=log), out.metrics()
+    assert (found.rollouts, found.groups) == (len(rows), len(rows) // 2)
+    for name in ("groups_without_signal", "rollouts_without_signal"):
+        assert getattr(found.signal, name) == pytest.approx(said[name], abs=1e-6)
+    assert found.signal.spread == pytest.approx(said["advantage_spread"], abs=1e-6)
+    assert sum(found.signal.shares.values()) == pytest.approx(1, abs=1e-5)
+    with pytest.raises(ValueError, match="has an advantage for each turn"):
+        rewardspec.diff(spec, spec, rollouts=log)
+    summed = [rewardspec.loads(HEAD % (tool, "grpo")) for tool in ("sum(called, over=rollout)", "outcome")]
+    assert rewardspec.diff(*summed, rollouts=log).logged.changed > 0
