@@ -253,8 +253,8 @@ _SENT = {
     "ListBatch": "lists",
     "IdBatch": "ids",
     "IdListBatch": "ids",
-    "Items": "lists",
-    "Segments": "lists",
+    "Items": "items",
+    "Segments": "segments",
 }  # classes of a module, and their modules in the package
 
 

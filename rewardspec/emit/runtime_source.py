@@ -7,7 +7,10 @@ from functools import cache
 from pathlib import Path
 
 # in the order of a module
-FILES = ("columns", "layout", "batch", "statistics", "philox", "draws", "result", "lists", "ids", "state")
+FILES = (
+    *("columns", "layout", "batch", "statistics", "philox", "draws", "result"),
+    *("segments", "items", "lists", "ids", "state"),
+)
 
 
 @cache

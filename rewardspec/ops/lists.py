@@ -1,7 +1,7 @@
 """Functions of an ordered list: `so_far([1, 0, 2]) = [1, 1, 3]`.
 
 Each gives a value for every item of a rollout's list. The exact rules take all items of one rollout in order, None for
-a missing one. The torch kernels are in `emit/runtime/lists.py`.
+a missing one. The torch kernels are in `emit/runtime/items.py`.
 """
 
 from __future__ import annotations

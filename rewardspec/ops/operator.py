@@ -190,7 +190,7 @@ class Scan(Operator):
     """From the items of a rollout's list to a value for each of them: `before`, `so_far`.
 
     exact(values, parameter): the values of all items, in order; None is missing. domain(x): of the result.
-    The kernel is `list_NAME` of `emit/runtime/lists.py`.
+    The kernel is `list_NAME` of `emit/runtime/items.py`.
     """
 
     exact: Callable[..., Any]
