@@ -317,6 +317,24 @@ def test_advantages_of_items_are_a_list_in_each_row(folder, monkeypatch):
     assert aside() == {4: "column `called` is 2 at turn 2: it should be one of 0, 1"}
 
 
+def test_scored_lists_are_replayed(folder):
+    rows = [{**row, "scored/met": met} for row, met in zip(ROWS, MET, strict=True)]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    whole = SPEC.format(url="http://localhost:1", calls="each", template="criterion", cache="none")
+    Path("whole.yaml").write_text(whole)
+    Path("items.yaml").write_text(whole.replace("rubric - mean(rubric)", "met - mean(met)"))
+    Path("half.yaml").write_text(whole.replace("rubric - mean(rubric)", "(rubric - mean(rubric)) / 2"))
+    found = rewardspec.simulate("whole.yaml", rollouts="log.jsonl")
+    assert (found.rollouts, found.groups) == (4, 2)
+    assert found.signal.rollouts_without_signal == np.mean([a == 0 for a in ADVANTAGES])
+    found = rewardspec.simulate("items.yaml", rollouts="log.jsonl")  # the items of both groups differ from their mean
+    assert (found.rollouts, found.groups, found.signal.rollouts_without_signal) == (4, 2, 0)
+    logged = CliRunner().invoke(app, ["diff", "whole.yaml", "half.yaml", "--rollouts", "log.jsonl"])
+    assert logged.exception is None or isinstance(logged.exception, SystemExit), logged.exception
+    refused = CliRunner().invoke(app, ["diff", "whole.yaml", "items.yaml", "--rollouts", "log.jsonl"])
+    assert refused.exit_code == 2 and "an advantage for each criterion" in " ".join(refused.output.split())
+
+
 def test_a_judge_asked_only_where_the_answer_is_right_leaves_missing_items():
     text = """rewardspec: 1
 lists: {criterion: {}}
