@@ -53,6 +53,8 @@ def test_rollouts_that_do_not_match_are_named_with_both_counts():
     assert lines[0] == "rollout 1 has 1 item of the list `turn`, and the model wrote 2 stretches of tokens"
     assert lines[1] == "rollout 2 has 0 items of the list `turn`, and the model wrote 1 stretch of tokens"
     assert "sum(x, over=rollout)" in lines[2] and len(lines) == 3
+    with pytest.raises(BindingError, match="rollout 1 of group b has 1 item of"):
+        check_stretches("turn", lengths, torch.tensor([2, 2, 0, 3, 4, 5]), groups=list("abcdef"))
     with pytest.raises(BindingError, match="so it is with 3 further rollouts of 6"):
         check_stretches("turn", lengths, torch.full((6,), 9))
 

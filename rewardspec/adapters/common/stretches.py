@@ -5,6 +5,7 @@ It uses methods of tensors and never imports torch.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from rewardspec.adapters.common.binding import BindingError
@@ -57,11 +58,17 @@ def onto_tokens(values: Tensor, lengths: Tensor, index: Tensor) -> Tensor:
     return values.to(index.device)[(start + index).clamp_(0, len(values) - 1)].masked_fill_(index < 0, 0.0)
 
 
-def check_stretches(name: str, lengths: Tensor, found: Tensor, hidden: Tensor | None = None) -> None:
+def check_stretches(
+    name: str,
+    lengths: Tensor,
+    found: Tensor,
+    hidden: Tensor | None = None,
+    groups: Sequence[Hashable] | None = None,
+) -> None:
     """Raise BindingError unless every rollout has as many stretches of tokens as items of the list `name`.
 
     lengths: [N], the items of each rollout. found: [N], its stretches (`counted`). hidden: [N], true for rollouts whose
-    tokens the trainer hides from the loss, which are not compared.
+    tokens the trainer hides from the loss, which are not compared. groups: the group of each, for the message.
     """
     wrong = lengths.to(found.device) != found
     if hidden is not None:
@@ -70,8 +77,8 @@ def check_stretches(name: str, lengths: Tensor, found: Tensor, hidden: Tensor | 
     if not rows:
         return
     named = [
-        f"rollout {row} has {_count(int(lengths[row]), 'item')} of the list `{name}`, and the model wrote "
-        f"{_count(int(found[row]), 'stretch', 'stretches')} of tokens"
+        f"rollout {row}{'' if groups is None else f' of group {groups[row]}'} has {_count(int(lengths[row]), 'item')} "
+        f"of the list `{name}`, and the model wrote {_count(int(found[row]), 'stretch', 'stretches')} of tokens"
         for row in rows[:SHOWN]
     ]
     more = len(rows) - len(named)

@@ -42,7 +42,10 @@ def estimator(token_level_rewards, response_mask, config=None, index=None, **_):
     serve = _serving.get()
     if serve is None:
         raise BindingError(f"this trainer does not pass on what compute_score returned: {NOT_SERVED}")
-    advantages = serve(token_level_rewards, response_mask).unsqueeze(-1) * response_mask
+    advantages = serve(token_level_rewards, response_mask)
+    if advantages.dim() == 1:  # of rollouts, not of their turns
+        advantages = advantages.unsqueeze(-1)
+    advantages = advantages * response_mask
     return advantages, advantages
 
 
@@ -206,29 +209,44 @@ def _hook_checkpoints(trainer) -> None:
     _hook(trainer, "_load_checkpoint", load)
 
 
+_running: ContextVar = ContextVar("rewardspec_v0_trainer", default=None)
+_corrected: ContextVar = ContextVar("rewardspec_v0_mask", default=None)  # the mask before rollout correction
+
+
+def _in_rollout_correction(module: ModuleType) -> None:
+    def correct(original):
+        def wrapper(batch, *args, **kwargs):
+            if _running.get() is not None:  # V1 keeps the mask in its queue
+                _corrected.set(batch.batch["response_mask"].clone())
+            return original(batch, *args, **kwargs)
+
+        return wrapper
+
+    _hook(module, "compute_rollout_correction_and_add_to_batch", correct)
+
+
 def _in_v0(module: ModuleType) -> None:
     from rewardspec.adapters.verl.rollouts import of_data_proto
 
-    running: ContextVar = ContextVar("rewardspec_v0_trainer", default=None)
-
     def fit(original):
         def wrapper(self, *args, **kwargs):
-            token = running.set(self if _of(self) is not None else None)
+            token = _running.set(self if _of(self) is not None else None)
             try:
                 return original(self, *args, **kwargs)
             finally:
-                running.reset(token)
+                _running.reset(token)
 
         return wrapper
 
     def compute_advantage(original):
         def wrapper(data, *args, **kwargs):
-            trainer = running.get()
+            trainer = _running.get()
             if trainer is None:  # V1, another trainer or another estimator
                 return original(data, *args, **kwargs)
 
             def serve(rewards, mask):
-                rollouts = of_data_proto(trainer, data, mask, rewards)
+                rollouts = of_data_proto(trainer, data, mask, rewards, _corrected.get())
+                _corrected.set(None)
                 return trainer.rewardspec(rollouts, mask, trainer.global_steps, trainer.total_training_steps)
 
             with _served_by(serve):
@@ -238,7 +256,7 @@ def _in_v0(module: ModuleType) -> None:
 
     def compute_data_metrics(original):
         def wrapper(*args, **kwargs):
-            trainer = running.get()
+            trainer = _running.get()
             return original(*args, **kwargs) | (trainer.rewardspec.metrics() if trainer is not None else {})
 
         return wrapper
@@ -253,6 +271,7 @@ def _in_v0(module: ModuleType) -> None:
 def _in_agent_loop(module: ModuleType) -> None:
     from rewardspec.adapters.verl.rollouts import TOKEN
     from rewardspec.adapters.verl.tokens import conditioned, draw_for_rollouts
+    from rewardspec.adapters.verl.turns import TURNS
 
     def conditions(self):
         """The spec and seed of a run with reward tokens, else None; read once."""
@@ -271,18 +290,54 @@ def _in_agent_loop(module: ModuleType) -> None:
 
     def run_agent_loop(original):
         async def wrapper(self, sampling_params, trajectory, **kwargs):
-            if conditions(self) is None:
-                return await original(self, sampling_params, trajectory, **kwargs)
-            kwargs = conditioned(conditions(self)[0].condition, kwargs, trajectory["validate"])
+            if conditions(self) is not None:
+                kwargs = conditioned(conditions(self)[0].condition, kwargs, trajectory["validate"])
             output = await original(self, sampling_params, trajectory, **kwargs)
-            if output is not None:  # V0; in V1 what a rollout was run on goes to the trainer anyway
-                output.extra_fields[TOKEN] = kwargs[TOKEN]
+            if output is not None and chosen(getattr(self, "config", None)):  # V0: fields are those of all rollouts
+                output.extra_fields.setdefault(TURNS, None)
+                if conditions(self) is not None:  # in V1 what a rollout was run on goes to the trainer anyway
+                    output.extra_fields[TOKEN] = kwargs[TOKEN]
             return output
 
         return wrapper
 
     _hook(module.AgentLoopManager, "generate_sequences", generate_sequences)
     _hook(module.AgentLoopWorker, "_run_agent_loop", run_agent_loop)
+
+
+def _in_tool_agent(module: ModuleType) -> None:
+    from rewardspec.adapters.verl.turns import TURNS
+
+    def call_tools(original):
+        async def wrapper(self, agent_data):
+            before = len(agent_data.tool_rewards)
+            state = await original(self, agent_data)
+            if chosen(getattr(self, "config", None)):
+                turn, rewards = agent_data.assistant_turns - 1, len(agent_data.tool_rewards) - before
+                agent_data.extra_fields.setdefault(TURNS, []).extend([turn] * rewards)
+            return state
+
+        return wrapper
+
+    _hook(module.ToolAgentLoop, "_handle_processing_tools_state", call_tools)
+
+
+def _in_reward_loop(module: ModuleType) -> None:
+    from rewardspec.adapters.common.lists import list_columns
+    from rewardspec.adapters.verl.turns import as_text
+
+    def compute_score(original):
+        async def wrapper(self, data):
+            found = await original(self, data)
+            if chosen(self.config) and "reward_extra_info" in found:
+                if not hasattr(self, "_rewardspec_lists"):  # read once
+                    self._rewardspec_lists = list_columns(settings(self.config)[0])
+                found = found | {"reward_extra_info": as_text(found["reward_extra_info"], self._rewardspec_lists)}
+            return found
+
+        return wrapper
+
+    _hook(module.RewardLoopWorker, "compute_score", compute_score)
 
 
 def _contained(patch: Callable) -> Callable:
@@ -299,10 +354,13 @@ def _contained(patch: Callable) -> Callable:
 
 PATCHES = {
     "verl.experimental.agent_loop.agent_loop": _contained(_in_agent_loop),
+    "verl.experimental.agent_loop.tool_agent_loop": _contained(_in_tool_agent),
+    "verl.experimental.reward_loop.reward_loop": _contained(_in_reward_loop),
     "verl.trainer.main_ppo": _contained(_in_main),
     "verl.utils.config": _contained(_in_config),
     "verl.trainer.ppo.core_algos": _contained(_in_core_algos),
     "verl.trainer.ppo.ray_trainer": _contained(_in_v0),
+    "verl.trainer.ppo.rollout_corr_helper": _contained(_in_rollout_correction),
     "verl.trainer.ppo.v1.replay_buffer": _contained(_in_replay_buffer),
     "verl.trainer.ppo.v1.trainer_base": _contained(_in_v1),
 }

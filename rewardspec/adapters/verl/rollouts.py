@@ -14,6 +14,8 @@ import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.adapters.common.state import logged
+from rewardspec.adapters.common.lists import list_columns, list_of_advantages
+from rewardspec.adapters.verl.turns import CALLS, TURNS, Written, items, of_turns
 from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
@@ -31,7 +33,8 @@ class Rollouts:
     rows: of each rollout, those with a response; the final output is last. groups: the uid of each.
     info: what `compute_score` returned for each. filled: what the trainer measured itself, by name.
     column: what else the trainer has of that name, one value for each rollout, or None. names: what
-    `column` has, for messages. started: how many there would be if verl had dropped none.
+    `column` has, for messages. started: how many there would be if verl had dropped none. mask: of the rows of all
+    rollouts in order, [R, L], 1 for tokens of the model.
     """
 
     rows: Sequence[Sequence[int]]
@@ -41,18 +44,28 @@ class Rollouts:
     column: Callable[[str], Sequence | None]
     names: Callable[[], Iterable[str]]
     started: Callable[[], int]
+    mask: Callable[[], torch.Tensor]
+
+    @cached_property
+    def written(self) -> Written:
+        """The turns of each rollout."""
+        return Written(self.mask(), [len(rows) for rows in self.rows])
 
     @cached_property
     def scored(self) -> tuple[str, ...]:
         """The names that `compute_score` returned for any rollout, in its order."""
         return tuple(dict.fromkeys(name for info in self.info for name in info))
 
-    def values(self, name: str) -> list | None:
-        """The values of a name: scored, else measured by the trainer, else any other. None where there are none."""
+    def values(self, name: str, lists: bool = False) -> list | None:
+        """The values of a name: scored, else measured by the trainer, else any other. None where there are none.
+
+        lists: whether each value is a list.
+        """
+        value_of = items if lists else plain
         if name in self.scored:
-            return [plain(info.get(name)) for info in self.info]
+            return [value_of(info.get(name)) for info in self.info]
         found = self.filled[name]() if name in self.filled else self.column(name)
-        return None if found is None else [plain(value) for value in found]
+        return None if found is None else [value_of(value) for value in found]
 
 
 def plain(value):
@@ -71,13 +84,18 @@ class Advantages:
         self.spec, self.seed, self.function = spec, seed, compile(spec)
         self.state = self.function.initial_state()  # kept by the trainer's process, and saved with its checkpoints
         self.wanted = (*spec.columns, *([] if spec.condition is None else [TOKEN]))  # names of columns
+        self.lists, self.list = list_columns(spec), list_of_advantages(spec)
         self.checked = False
         self.result: Any = None  # of the last batch
         self.dropped = 0.0
 
     def __call__(self, rollouts: Rollouts, mask: torch.Tensor, step: int, total_steps: int) -> torch.Tensor:
-        """One advantage for each row, [N] float32 on the device of `mask` [N, L]; 0 for rows of no rollout."""
-        advantages = torch.zeros(len(mask), dtype=torch.float32)
+        """One advantage for each row, [N] float32 on the device of `mask` [N, L]; 0 for rows of no rollout.
+
+        Of a spec whose advantages are those of turns, [N, L]: one for each token, 0 for tokens of no turn.
+        """
+        shape = mask.shape[:1] if self.list is None else mask.shape
+        advantages = torch.zeros(shape, dtype=torch.float32)
         self.result = None
         started = max(rollouts.started(), len(rollouts.rows))
         self.dropped = 1 - len(rollouts.rows) / started if started else 0.0
@@ -89,8 +107,13 @@ class Advantages:
             )
             self.state = self.result.state
             rows = [row for rows in rollouts.rows for row in rows]
-            times = torch.tensor([len(rows) for rows in rollouts.rows])
-            advantages[rows] = self.result.advantages.float().repeat_interleave(times)
+            found = self.result.advantages.float().cpu()
+            if self.list is None:
+                advantages[rows] = found.repeat_interleave(torch.tensor([len(rows) for rows in rollouts.rows]))
+            else:
+                lengths = self.result.lengths[self.list].cpu()
+                found = rollouts.written.advantages(self.list, found, lengths, rollouts.groups)
+                advantages[rows, : found.shape[1]] = found
         return advantages.to(mask.device)
 
     def metrics(self) -> dict[str, float]:
@@ -100,11 +123,18 @@ class Advantages:
 
     def columns(self, rollouts: Rollouts) -> dict[str, list]:
         """The values of the columns that the spec reads. Raises BindingError for columns that nothing measures."""
-        found = {name: values for name in self.spec.columns if (values := rollouts.values(name)) is not None}
+        found = {name: values for name in self.spec.columns if (values := self._values(rollouts, name)) is not None}
         if not self.checked or len(found) < len(self.spec.columns):
             self._check(rollouts, found)
             self.checked = True
         return found
+
+    def _values(self, rollouts: Rollouts, name: str) -> list | None:
+        values = rollouts.values(name, lists=name in self.lists)
+        if values is None or name != CALLS or name in rollouts.scored or self.lists.get(name) != self.list:
+            return values
+        turns = rollouts.values(TURNS, lists=True)
+        return of_turns(values, turns, rollouts.written.counts.tolist(), rollouts.groups)
 
     def _check_tokens(self, rollouts: Rollouts) -> None:
         if self.spec.condition is not None:
@@ -196,7 +226,13 @@ def of_transfer_queue(
         return [cut_off(trainer, responses[row].tolist()) for row in last]
 
     def column(name):
-        return [data[name][row] for row in last] if name in there else None
+        if name in there:
+            return [data[name][row] for row in last]
+        return [extra[row].get(name) for row in last] if any(name in extra[row] for row in last) else None
+
+    def written():
+        found = [data["response_mask"][row] for outputs in rows for row in outputs]
+        return torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
 
     return Rollouts(
         rows=rows,
@@ -208,16 +244,22 @@ def of_transfer_queue(
             "truncated": truncated,
         },
         column=column,
-        names=lambda: fetch(None, [batch.keys[last[0]]]).keys(),
+        names=lambda: [*fetch(None, [batch.keys[last[0]]]).keys(), *extra[last[0]].keys()],
         started=lambda: _started(trainer, uids, prompts),
+        mask=written,
     )
 
 
 # V0: rows are those of a DataProto
 
 
-def of_data_proto(trainer, data, mask: torch.Tensor, rewards: torch.Tensor) -> Rollouts:
-    """The rollouts of a batch of the V0 trainer, one for each row."""
+def of_data_proto(
+    trainer, data, mask: torch.Tensor, rewards: torch.Tensor, before: torch.Tensor | None = None
+) -> Rollouts:
+    """The rollouts of a batch of the V0 trainer, one for each row.
+
+    before: the mask before rollout correction took tokens out of it, if it ran.
+    """
     batch, others = data.batch, data.non_tensor_batch
     responses = batch["responses"]
     # rollout correction may have emptied masks of real responses: theirs count in their group's statistics
@@ -239,6 +281,7 @@ def of_data_proto(trainer, data, mask: torch.Tensor, rewards: torch.Tensor) -> R
         column=lambda name: [others[name][row] for row in rows] if name in others else None,
         names=lambda: others.keys(),
         started=lambda: len(data),
+        mask=lambda: (mask if before is None else before)[rows],
     )
 
 

@@ -1,0 +1,26 @@
+"""Lists of a spec in a trainer: which columns hold them, and values that are lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewardspec.spec import Spec
+
+
+def list_columns(spec: Spec) -> dict[str, str]:
+    """The columns that hold a list for each rollout, and which list: {"called": "turn"}."""
+    levels = {name: spec.program.columns[name].level for name in spec.columns}
+    return {name: level.name for name, level in levels.items() if level.listed}
+
+
+def list_of_advantages(spec: Spec) -> str | None:
+    """The list whose items have advantages; None if rollouts have."""
+    level = spec.program.advantage.level
+    return level.name if level.listed else None
+
+
+def as_list(value: Any) -> Any:
+    """A list out of a list, tuple, tensor or array with one axis or more; other values as they are."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return list(value) if isinstance(value, list | tuple) else value
