@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from places import ROOT
+from verl_model import write_model
 
 pytest.importorskip("verl")
 
@@ -32,7 +33,9 @@ EXAMPLE = ROOT / "examples" / "verl"
 SPEC = """\
 rewardspec: 1
 name: in-verl
+lists: {digit: {}}
 signals:
+  even: {values: [0, 1], level: digit}
   truncated: {values: [0, 1]}
   data_source: {values: [math, code]}
 components:
@@ -41,6 +44,7 @@ components:
   style: {range: [0, 1], missing: ignore, weight: 1 - progress}
   ended: {expr: 1 - truncated, weight: 1 - progress}
   coded: {expr: correct, when: data_source == code, weight: 1 - progress}
+  evens: {expr: "mean(even, over=rollout)", weight: 1 - progress}
 condition:
   tokens: {high: high, low: low}
   template: "goal {token}"
@@ -52,7 +56,9 @@ REWARD = """\
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     digits = [int(d) for d in solution_str.split()]
     correct, form = float(sum(digits) % 2 == 0), float(digits[0] > 4)
-    return {"score": correct + form, "correct": correct, "form": form, "style": None if digits[-1] < 3 else 0.5}
+    even = [float(d % 2 == 0) for d in digits]  # of unequal length, which verl itself cannot carry
+    style = None if digits[-1] < 3 else 0.5
+    return {"score": correct + form, "correct": correct, "form": form, "style": style, "even": even}
 """
 
 LONGEST, EOS = 8, 1
@@ -63,24 +69,9 @@ def files(tmp_path_factory):
     """A tokenizer of few words, a model's configuration, eight prompts, a spec and a reward function."""
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, PreTrainedTokenizerFast
 
     folder = tmp_path_factory.mktemp("verl")
-    words = ["<pad>", "<eos>", "<user>", "<assistant>", *map(str, range(10)), "goal", "high", "low", "add", "<unk>"]
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
-    tokenizer.chat_template = "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }} {% endfor %}<assistant>"
-    tokenizer.save_pretrained(folder / "model")
-    LlamaConfig(
-        architectures=["LlamaForCausalLM"],
-        vocab_size=32,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-    ).save_pretrained(folder / "model")
+    write_model(folder / "model")
     rows = [
         {
             "data_source": ["math", "code"][i % 2],
@@ -198,6 +189,8 @@ def test_advantages_of_a_run_are_those_of_the_compiled_spec(run):
     for step in run.steps:
         rows = rollouts(run, step)
         columns = {name: [row["info"][name] for row in rows] for name in ("correct", "form", "style")}
+        columns["even"] = [json.loads(row["info"]["even"]) for row in rows]
+        assert len({len(digits) for digits in columns["even"]}) > 1
         columns["tokens"] = [length(row) for row in rows]
         columns["data_source"] = [data_source(row) for row in rows]
         columns["truncated"] = [int(length(row) == LONGEST and row["responses"][LONGEST - 1] != EOS) for row in rows]

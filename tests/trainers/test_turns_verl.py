@@ -31,10 +31,12 @@ lists: {turn: {ordered: true}}
 signals:
   tool_rewards: {range: [0, 1], level: turn, missing: ignore}
   words: {range: [0, 99], level: turn}
+  tokens: {range: [0, .inf], level: turn}
 components:
   correct: {values: [0, 1]}
   tool: {expr: tool_rewards, weight: 0.5}
   brief: {expr: 0 - words, weight: 0.25}
+  short: {expr: 0 - tokens, weight: 0.125}
 advantage: decoupled
 """
 REWARD = """\
@@ -74,7 +76,7 @@ def expected(scripts, groups):
     words = [len(turn.split()) for script in scripts for turn in script.split("|")]
     correct = zscore([float(script.endswith("7")) for script in scripts], groups)
     turns = [groups[i] for i in of_turn]
-    flat = correct[of_turn] + 0.5 * zscore(tools, turns) - 0.25 * zscore(words, turns)
+    flat = correct[of_turn] + 0.5 * zscore(tools, turns) - (0.25 + 0.125) * zscore(words, turns)  # a word is a token
     return [[flat[j] for j in range(len(flat)) if of_turn[j] == i] for i in range(len(scripts))]
 
 
@@ -390,6 +392,10 @@ def test_v1_outputs_of_one_session_have_the_turns_of_one_rollout(config, monkeyp
 
 
 def test_rollouts_whose_turns_and_items_differ_are_named_with_both_counts(config, monkeypatch):
+    from omegaconf import OmegaConf
+
+    without = "\n".join(line for line in SPEC.splitlines() if "tokens" not in line)
+    config = OmegaConf.merge(config, {"algorithm": {"rewardspec": {"spec": without}}})
     queue, compute = in_v1(config, monkeypatch)
     for row in queue.rows.values():
         info = row["extra_fields"]["reward_extra_info"]

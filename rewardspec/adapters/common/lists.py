@@ -7,13 +7,13 @@ from typing import Any
 from rewardspec.spec import Spec
 
 
-def list_columns(spec: Spec) -> dict[str, str]:
+def listed_columns(spec: Spec) -> dict[str, str]:
     """The columns that hold a list for each rollout, and which list: {"called": "turn"}."""
     levels = {name: spec.program.columns[name].level for name in spec.columns}
     return {name: level.name for name, level in levels.items() if level.listed}
 
 
-def list_of_advantages(spec: Spec) -> str | None:
+def list_of_advantage(spec: Spec) -> str | None:
     """The list whose items have advantages; None if rollouts have."""
     level = spec.program.advantage.level
     return level.name if level.listed else None

@@ -323,7 +323,7 @@ def _in_tool_agent(module: ModuleType) -> None:
 
 
 def _in_reward_loop(module: ModuleType) -> None:
-    from rewardspec.adapters.common.lists import list_columns
+    from rewardspec.adapters.common.lists import listed_columns
     from rewardspec.adapters.verl.turns import as_text
 
     def compute_score(original):
@@ -331,7 +331,7 @@ def _in_reward_loop(module: ModuleType) -> None:
             found = await original(self, data)
             if chosen(self.config) and "reward_extra_info" in found:
                 if not hasattr(self, "_rewardspec_lists"):  # read once
-                    self._rewardspec_lists = list_columns(settings(self.config)[0])
+                    self._rewardspec_lists = listed_columns(settings(self.config)[0])
                 found = found | {"reward_extra_info": as_text(found["reward_extra_info"], self._rewardspec_lists)}
             return found
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
 from rewardspec.adapters.common.state import logged
-from rewardspec.adapters.common.lists import list_columns, list_of_advantages
 from rewardspec.adapters.verl.turns import CALLS, TURNS, Written, items, of_turns
 from rewardspec.spec import Spec, compile
 
@@ -84,7 +84,7 @@ class Advantages:
         self.spec, self.seed, self.function = spec, seed, compile(spec)
         self.state = self.function.initial_state()  # kept by the trainer's process, and saved with its checkpoints
         self.wanted = (*spec.columns, *([] if spec.condition is None else [TOKEN]))  # names of columns
-        self.lists, self.list = list_columns(spec), list_of_advantages(spec)
+        self.lists, self.list = listed_columns(spec), list_of_advantage(spec)
         self.checked = False
         self.result: Any = None  # of the last batch
         self.dropped = 0.0
@@ -130,6 +130,8 @@ class Advantages:
         return found
 
     def _values(self, rollouts: Rollouts, name: str) -> list | None:
+        if name == "tokens" and name in self.lists and name not in rollouts.scored:
+            return rollouts.written.tokens()
         values = rollouts.values(name, lists=name in self.lists)
         if values is None or name != CALLS or name in rollouts.scored or self.lists.get(name) != self.list:
             return values

@@ -10,7 +10,7 @@ import torch
 
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.common.lists import as_list
-from rewardspec.adapters.common.stretches import check_stretches, counted, onto_tokens, stretches
+from rewardspec.adapters.common.stretches import check_stretches, counted, onto_tokens, stretches, tokens_of
 
 CALLS = "tool_rewards"  # verl's own tool agent: a reward for each call, and turns can be without a call
 TURNS = "rewardspec_turns"  # the turn of each of them, from 0
@@ -83,6 +83,10 @@ class Written:
         self.index = stretches(mask)
         self.of_row = counted(self.index)
         self.counts = torch.stack([part.sum() for part in self.of_row.split(list(rows))])  # [N]
+
+    def tokens(self) -> list[list[int]]:
+        """How many tokens each turn of each rollout has."""
+        return [part.tolist() for part in tokens_of(self.index).split(self.counts.tolist())]
 
     def advantages(self, name: str, values: torch.Tensor, lengths: torch.Tensor, groups: Sequence) -> torch.Tensor:
         """The advantages of items on the tokens of their turns, [R, L]; 0 elsewhere.
