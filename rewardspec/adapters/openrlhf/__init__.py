@@ -15,6 +15,12 @@ the prompts last for (with dynamic filtering fewer). A KL penalty in the reward 
 refused. With `refill` advantages are weighted, and rows stay. With `--algo.dynamic_filtering_enable` groups that are
 dead under the spec are filtered, whatever their `scores`; they are replaced by new prompts in rounds.
 
+Turns. A turn is a step of an agent, with the tokens of its action range. A column of a list (`level: turn`) is what the
+steps returned under its name in `extra_logs`, missing for a step without it; or a list of your own, under `extra_logs`
+of the last step or of `reward_func`. `reward` and `tokens` with `level: turn` are those of each step. Where items have
+advantages, each goes onto the tokens of its step; a rollout with more or fewer items than steps is an error. OpenRLHF
+itself does not log lists.
+
 Checkpoints contain the fingerprint of the spec; `--resume-changed` resumes from one of another spec.
 
 A `worker_process_setup_hook` installs the hooks in every worker of the Ray job, when it imports OpenRLHF's modules.

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards
+from rewardspec.adapters.common.lists import listed_columns
 from rewardspec.adapters.common.liveness import LivenessTest
 from rewardspec.adapters.openrlhf.checks import FILLED_IN
 from rewardspec.adapters.openrlhf.rollouts import SWALLOWED, unlike_groups, values
+from rewardspec.adapters.openrlhf.turns import column
 from rewardspec.spec import Spec
 
 # From a number of prompts to Experiences of one rollout each, how many prompts were used, and whether none are left.
@@ -20,7 +22,7 @@ class Filter:
     """Rollouts of a number of prompts, all with live groups."""
 
     def __init__(self, spec: Spec, seed: int):
-        self.spec, self.liveness = spec, LivenessTest(spec, seed)
+        self.spec, self.liveness, self.lists = spec, LivenessTest(spec, seed), listed_columns(spec)
 
     def __call__(self, draw: Draw, prompts: int, size: int, step: int, total_steps: int) -> tuple[list, int, bool]:
         """The result of `draw` for live groups only: dead groups are replaced until no prompts are left.
@@ -42,10 +44,14 @@ class Filter:
                 return kept, taken, exhausted
 
     def _is_live(self, group: Sequence, step: int, total_steps: int) -> bool:
-        columns = {name: [values(name, sample) for sample in group] for name in self.spec.columns}
-        there = [name for name, found in columns.items() if all(x is not None for x in found)]
+        lists = {}
+        if self.lists:
+            turns, widths = [sample.rewardspec_turns for sample in group], [s.action_mask.shape[1] for s in group]
+            lists = {name: column(turns, name, widths) for name in self.lists}
+        columns = {name: [values(name, sample) for sample in group] for name in self.spec.columns if name not in lists}
+        there = [name for name, found in (columns | lists).items() if all(x is not None for x in found)]
         check_rewards_of(self.spec, there, group)
-        tensors = {
+        tensors = lists | {
             name: torch.cat([x.reshape(-1).cpu() for x in found if x is not None]) for name, found in columns.items()
         }
         try:

@@ -9,19 +9,31 @@ from types import ModuleType
 
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.common.hooks import patch_modules, wrap_once
+from rewardspec.adapters.common.lists import listed_columns
 from rewardspec.adapters.common.record import compare, record
 from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.openrlhf.checks import WAS_TESTED, check_settings, setting, total_steps
 from rewardspec.adapters.openrlhf.settings import Settings
+from rewardspec.spec import Spec
 
 logger = logging.getLogger(__name__)
 
 _settings: Settings | None = None  # of `install`, which puts the hooks in
+_read: tuple[Settings, Spec] | None = None  # the spec of these settings
+TURNS = "rewardspec_turns"  # the attribute of an Experience of one rollout
 
 
 def _current() -> Settings:
     assert _settings is not None  # no hook is there before
     return _settings
+
+
+def _spec() -> Spec:
+    """The spec of the run, read once."""
+    global _read
+    if _read is None or _read[0] is not _current():
+        _read = (_current(), _current().spec())
+    return _read[1]
 
 
 def _original(owner, name: str):
@@ -57,6 +69,7 @@ def _in_experience_maker(module: ModuleType) -> None:
         def wrapper(self, rollout_samples):
             size, rewarded = self.args.rollout.n_samples_per_prompt, bool(setting(self.args, "reward.remote_url"))
             self.rewardspec.check(rollout_samples, size, rewarded)
+            self.rewardspec.turns = [getattr(sample, TURNS, None) for sample in rollout_samples]
             return original(self, rollout_samples)
 
         return wrapper
@@ -72,13 +85,20 @@ def _in_experience_maker(module: ModuleType) -> None:
             apply_length_penalties(experiences, self.args)
             advantages = self.rewardspec(experiences, self.args.rollout.n_samples_per_prompt)
             for experience, advantage in zip(experiences, advantages, strict=True):
+                of_tokens = advantage if advantage.dim() == 2 else None  # of turns: it is not summed up like a reward
+                if of_tokens is not None:
+                    advantage = torch.zeros(len(of_tokens), device=of_tokens.device)
                 # in float32, whatever the type of the log-probabilities; not clipped, because it is not a reward
                 reward = compute_reward(
                     advantage, self.kl_ctl.value, experience.kl.float(), action_mask=experience.action_mask
                 )
                 experience.returns = self.get_cumulative_returns(reward, experience.action_mask, 1.0)
-                experience.advantages = experience.returns.clone()
                 experience.info["return"] = reward.sum(dim=-1)
+                if of_tokens is not None:
+                    experience.returns = (experience.returns + of_tokens) * experience.action_mask
+                    written = experience.action_mask.sum(-1).clamp(min=1)
+                    experience.info["return"] += of_tokens.sum(-1) / written  # the mean of its tokens
+                experience.advantages = experience.returns.clone()
                 experience.kl = None
             return experiences
 
@@ -89,7 +109,49 @@ def _in_experience_maker(module: ModuleType) -> None:
     hook(maker, "compute_advantages_and_returns", compute_advantages_and_returns)
 
 
+def _in_agent(module: ModuleType) -> None:
+    from rewardspec.adapters.openrlhf.turns import STEPS, recorded, running
+
+    executor = _original(module, "MultiTurnAgentExecutor")
+
+    def init(original):
+        def wrapper(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            self.agent_instance_cls = recorded(self.agent_instance_cls)
+
+        return wrapper
+
+    def execute(original):
+        async def wrapper(self, *args, **kwargs):
+            steps: list = []
+            token = running.set(steps)
+            try:
+                return await original(self, *args, **kwargs) | {STEPS: steps}
+            finally:
+                running.reset(token)
+
+        return wrapper
+
+    if _spec().lists:
+        hook(executor, "__init__", init)
+        hook(executor, "execute", execute)
+
+
 def _in_samples_generator(module: ModuleType) -> None:
+    def process(original):
+        def wrapper(self, response, *args, **kwargs):
+            listed = listed_columns(_spec())
+            if not listed:
+                return original(self, response, *args, **kwargs)
+            from rewardspec.adapters.openrlhf.turns import separated
+
+            response, turns = separated(response, list(listed))
+            made = original(self, response, *args, **kwargs)
+            setattr(made, TURNS, turns)
+            return made
+
+        return wrapper
+
     def generate_samples(original):
         def wrapper(self, *args, **kwargs):
             found = original(self, *args, **kwargs)
@@ -119,6 +181,7 @@ def _in_samples_generator(module: ModuleType) -> None:
     generator = _original(module, "SamplesGenerator")
     hook(generator, "generate_samples", generate_samples)
     hook(generator, "_generate_vllm", generate_vllm)
+    hook(generator, "_process_response_into_experience", process)
 
 
 def _in_trainer(module: ModuleType) -> None:
@@ -194,6 +257,7 @@ def _with_moment(trainer, original: Callable) -> Callable:
 
 
 PATCHES = {
+    "openrlhf.utils.agent": _in_agent,
     "openrlhf.trainer.ppo_utils.experience_maker": _in_experience_maker,
     "openrlhf.trainer.ppo_utils.samples_generator": _in_samples_generator,
     "openrlhf.trainer.ppo_trainer": _in_trainer,

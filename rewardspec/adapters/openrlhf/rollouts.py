@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
 from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.openrlhf.checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
+from rewardspec.adapters.openrlhf.turns import Turns, column, token_advantages
 from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,8 @@ class Advantages:
     def __init__(self, spec: Spec, seed: int = 0):
         self.spec, self.seed, self.function = spec, seed, compile(spec)
         self.state = self.function.initial_state()  # kept by the trainer's process, and saved with its checkpoints
+        self.lists, self.list = listed_columns(spec), list_of_advantage(spec)
+        self.turns: Sequence[Turns] = []  # of each rollout of the batch, by its place
         self.step: int | None = None
         self.total_steps: int | None = None
         self.result: Any = None  # of the last batch
@@ -42,7 +46,9 @@ class Advantages:
         if rewarded:
             problems += self._gaps("a reward", [sample.rewards is not None for sample in samples])
         names = list(dict.fromkeys(name for sample in samples for name in sample.info))
-        measured = (*FILLED_IN, *LATER, *names)
+        turns = [sample.rewardspec_turns for sample in samples] if self.lists else []
+        listed_names = [name for name in self.lists if any(name in found.lists for found in turns)]
+        measured = {*FILLED_IN, *LATER, *names} - (self.lists.keys() - {"tokens"}) | {*listed_names}
         try:
             check_rewards(self.spec, [], measured, "value of extra_logs")
         except BindingError as error:
@@ -51,13 +57,21 @@ class Advantages:
                 f"{error}\nextra_logs hold {listed(given)} in this batch; return a number under this name there, for "
                 f"every rollout (NaN where it was not measured). {SWALLOWED}"
             )
+        for name in listed_names:
+            problems += self._gaps(f"a list `{name}`", [name in found.lists for found in turns])
         for name in self.spec.columns:
+            if name in self.lists:
+                continue
             if name in names and (name in OVERWRITTEN or (name == "reward" and _hidden_reward(samples))):
                 problems.append(f"`{name}` of extra_logs is overwritten by OpenRLHF's own: give it another name")
             elif name in names:
                 problems += self._gaps(f"`{name}`", [name in sample.info for sample in samples])
         if problems:
             raise BindingError("\n".join(problems))
+        empty = {name for name in listed_names if all(x is None for found in turns for x in found.lists[name])}
+        if new := empty - self.told:
+            self.told |= new
+            logger.warning("rewardspec: no step of this batch measured %s", listed(sorted(new)))
         known = {*self.spec.columns, *self.told, "reward", *ITS_OWN, *OVERWRITTEN}
         if unread := [name for name in names if name not in known]:
             self.told |= {*unread}
@@ -73,14 +87,21 @@ class Advantages:
         ]
 
     def __call__(self, experiences: Sequence, group_size: int) -> list[torch.Tensor]:
-        """The advantages of each experience's rollouts, [B] float32. `Experience.index`: their places in the batch."""
+        """The advantages of each experience's rollouts, [B] float32. `Experience.index`: their places in the batch.
+
+        Of a spec whose advantages are those of turns, of their tokens, [B, A].
+        """
         places = torch.tensor(list(itertools.chain.from_iterable(e.index for e in experiences)), dtype=torch.long)
         n = len(places)
         if not torch.equal(places.sort().values, torch.arange(n)):
             raise BindingError(f"the places of {n} rollouts (`Experience.index`) are not 0 to {n - 1}, each once")
         sizes = [len(e.index) for e in experiences]
-        columns = {}
+        columns: dict[str, Any] = {}
+        widths = {place: e.action_mask.shape[1] for e in experiences for place in e.index}
         for name in self.spec.columns:
+            if name in self.lists:
+                columns[name] = column(self.turns, name, [widths[place] for place in range(n)])
+                continue
             rows = self._column(name, experiences, sizes)
             columns[name] = torch.empty_like(rows).index_copy_(0, places, rows)
         try:
@@ -96,6 +117,9 @@ class Advantages:
             raise BindingError("\n".join([str(error), *_not_finite(columns)])) from error
         self.state = self.result.state
         self._log_reward_spread(experiences, places, sizes, group_size)
+        if self.list is not None:
+            found, lengths = self.result.advantages.float().cpu(), self.result.lengths[self.list].cpu()
+            return token_advantages(self.list, found, lengths, self.turns, experiences, group_size)
         device = experiences[0].action_mask.device
         advantages = self.result.advantages.float().cpu()[places].to(device)
         return list(advantages.split(sizes))
@@ -158,9 +182,10 @@ def values(name: str, experience) -> torch.Tensor | None:
     return experience.truncated if name == "truncated" else None
 
 
-def _not_finite(columns: dict[str, torch.Tensor]) -> list[str]:
+def _not_finite(columns: dict[str, Any]) -> list[str]:
     """A line for each column with NaN or infinite values."""
-    counts = {name: int((~torch.isfinite(values.float())).sum()) for name, values in columns.items()}
+    tensors = {name: values for name, values in columns.items() if isinstance(values, torch.Tensor)}  # no lists
+    counts = {name: int((~torch.isfinite(values.float())).sum()) for name, values in tensors.items()}
     return [
         f"`{name}` is NaN or infinite in {count} of {len(columns[name])} rollouts: extra_logs must be finite numbers, "
         "or NaN for a value that was not measured (with `missing: ignore` or `missing: zero` in the spec)"

@@ -15,6 +15,7 @@ import torch
 
 from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError, read_spec
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
 from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.common.stretches import check_stretches, counted
 from rewardspec.adapters.trl.checks import (
@@ -32,8 +33,6 @@ from rewardspec.adapters.trl.rows import moved
 from rewardspec.adapters.trl.turns import (
     advantages_of_tokens,
     keep_lists,
-    list_of_advantage,
-    listed_columns,
     means,
     plain,
     stretch_of,

@@ -18,10 +18,11 @@ from os import PathLike
 
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards, read_spec
 from rewardspec.adapters.common.by_group import beyond_a_group
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
 from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.adapters.trl.adapter import own_functions
 from rewardspec.adapters.trl.checks import no_reward
-from rewardspec.adapters.trl.turns import list_of_advantage, listed_columns, mean_of, plain
+from rewardspec.adapters.trl.turns import mean_of, plain
 from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec, compile
 

@@ -8,20 +8,9 @@ from typing import Any
 
 import torch
 
+from rewardspec.adapters.common.lists import listed_columns
 from rewardspec.adapters.common.stretches import counted, onto_tokens, stretches, tokens_of
 from rewardspec.spec import Spec
-
-
-def listed_columns(spec: Spec) -> dict[str, str]:
-    """The columns that the compiled function reads and that hold a list for each rollout, with their lists."""
-    levels = {name: spec.program.columns[name].level for name in spec.columns}
-    return {name: level.name for name, level in levels.items() if level.listed}
-
-
-def list_of_advantage(spec: Spec) -> str | None:
-    """The list whose items have the advantages; None if rollouts have them."""
-    level = spec.program.advantage.level
-    return level.name if level.listed else None
 
 
 def plain(value: Any) -> Any:
