@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rewardspec.lint.allow import allowances, is_allowed, without_effect
-from rewardspec.lint.facts import ANY_RUN, NOT_EXACT, Facts, HasLists, Run
+from rewardspec.lint.facts import ANY_RUN, LONGER_LISTS, NOT_EXACT, Facts, HasLists, Run
 from rewardspec.lint.registry import registered
 from rewardspec.ops.exact import Inexact
 from rewardspec.spec import Spec
@@ -30,8 +30,11 @@ def findings(spec: Spec, run: Run = ANY_RUN) -> Findings:
     facts = Facts(spec, run)
     found: list[Diagnostic] = []
     for one in registered().values():
+        facts.takes_lists, facts.tried_lists = one.shows_lists, False
         try:
             found += one.look(facts)
+            if facts.tried_lists:
+                facts.not_checked(one.code, LONGER_LISTS)
         except HasLists as reason:
             facts.not_checked(one.code, str(reason))
         except (Inexact, SpecError):  # nothing can be decided

@@ -9,6 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from rewardspec.groups.batch import over_batch, without_batch
+from rewardspec.groups.points import ITEMS
 from rewardspec.groups.question import Question
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.expressions import own_expressions
@@ -29,6 +30,7 @@ NO_OUTCOME = "the spec has no `outcome`; add one: `outcome: correct >= 1`"
 OF_BATCH = "the advantage depends on the rest of the batch"
 NOT_EXACT = "some values have no exact form and are too close to compare"
 OF_LISTS = "groups of rollouts with lists are not tried"
+LONGER_LISTS = f"lists of more than {ITEMS} items were not tried"
 NO_LENGTH = "the length of the run is unknown; pass `--total-steps N`"
 
 
@@ -58,6 +60,8 @@ class Facts:
         self.spec, self.run = spec, run
         self.program, self.declared = spec.program, spec.declarations
         self.unchecked: dict[str, set[str]] = {}  # reason: findings that were not checked
+        self.takes_lists = False  # whether the finding that looks can show a group of rollouts with lists
+        self.tried_lists = False  # whether it has tried such groups
         self.answers: dict[Callable[..., Any], Any] = {}  # of functions that are marked `@once`
 
     def warn(
@@ -136,12 +140,18 @@ class Facts:
             return self.spec
         return replace(self.spec, declarations=replace(self.declared, outcome=self.outcome.expr))
 
-    @cached_property
+    @property
     def question(self) -> Question:
-        """The question about the spec, as for `verify`, with 0 for eps."""
+        """The question about the spec, as for `verify`, with 0 for eps. Raises HasLists, unless `takes_lists`."""
+        if self._question.lists:
+            if not self.takes_lists:
+                raise HasLists(OF_LISTS)
+            self.tried_lists = True
+        return self._question
+
+    @cached_property
+    def _question(self) -> Question:
         found = Question.of(self._with_outcome, MOST_TRIED)
-        if found.lists:
-            raise HasLists(OF_LISTS)
         if self.run.total_steps is not None:
             found.moments = _within_run(found.moments, Fraction(self.run.total_steps))
         return found
@@ -165,8 +175,8 @@ class Facts:
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
         found.outcome, found.unchecked = self.outcome, self.unchecked
-        found.question = Question(self._with_outcome, program, root, self.question.normalisation, MOST_TRIED)
-        found.question.moments = self.question.moments
+        found._question = Question(self._with_outcome, program, root, self.question.normalisation, MOST_TRIED)
+        found._question.moments = self.question.moments
         return found
 
 

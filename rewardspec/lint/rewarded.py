@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from rewardspec.ir.exact import items_of
 from rewardspec.ir.graph import walk
 from rewardspec.lint.expressions import names_of
 from rewardspec.lint.facts import Facts, once
@@ -38,7 +39,8 @@ def _is_rewarded_when_wrong(facts: Facts, name: str) -> bool:
         groups = [group for some in facts.groups.some.values() for group in some]
         both = ((facts.groups.values(component.shaped, group), facts.groups.values(fails, group)) for group in groups)
         seen = [(own, wrong) for own, wrong in both if own is not None and wrong is not None]
-    worth = {v for own, wrong in seen for v, f in zip(own, wrong, strict=True) if f == 1 and v is not None}
+    items = (items_of(v) for own, wrong in seen for v, f in zip(own, wrong, strict=True) if f == 1)
+    worth = {v for values in items for v in values if v is not None}
     signs = [s for s in (1, -1) if (component.weight.domain.hi > 0 if s > 0 else component.weight.domain.lo < 0)]
     return any(max((s * v for v in worth), default=0) > 0 and len(worth) > 1 for s in signs)
 

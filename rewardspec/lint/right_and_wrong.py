@@ -7,7 +7,8 @@ from typing import Any
 
 from rewardspec.groups.parts import columns_of
 from rewardspec.groups.question import Group
-from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts, once
+from rewardspec.ir.exact import items_of
+from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, OF_LISTS, Facts, HasLists, once
 
 
 def right_in(facts: Facts, group: Group) -> list[bool | None] | None:
@@ -35,7 +36,7 @@ def groups_with_outcome(facts: Facts, code: str) -> Iterator[tuple[Group, list[A
     for group, advantages in facts.groups.each():
         if advantages is None:
             unknown = True
-        elif None not in advantages:
+        elif not any(v is None for value in advantages for v in items_of(value)):
             yield group, advantages
     if unknown:
         facts.not_checked(code, NOT_EXACT)
@@ -46,6 +47,8 @@ def groups_with_outcome(facts: Facts, code: str) -> Iterator[tuple[Group, list[A
 @once
 def group_with_wrong_above_right(facts: Facts) -> tuple[Group, list[Any]] | None:
     """A small group, and its advantages, in which a wrong answer outranks a right one."""
+    if facts.program.advantage.level.listed:
+        raise HasLists(OF_LISTS)  # an item of a wrong answer can be better than one of a right answer
     for group, advantages in groups_with_outcome(facts, "wrong-above-right"):
         right = right_in(facts, group)
         if right is None or True not in right or False not in right:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from rewardspec.groups.blocks import read_of
 from rewardspec.groups.question import Group, Question
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.exact import GroupEvaluator, is_unknown
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ops.exact import Inexact
-from rewardspec.ops.real import UNKNOWN
 
 SIZES = (2, 3)
 MOST_SMALL_GROUPS = 600  # groups of one size; if there are more, a few are tried, for claims that one group proves
@@ -59,15 +59,14 @@ class SmallGroups:
         members, columns, moment = group
         key = (node.id, *moment.items())
         if key not in self._evaluators:
-            read = set(walk([node]))
-            places = [(at, column) for at, column in enumerate(self.question.fine) if column in read]
+            places = read_of(node, self.question.fine)
             self._evaluators[key] = [at for at, _ in places], GroupEvaluator(node, [c for _, c in places], moment)
         at_places, evaluate = self._evaluators[key]
         try:
             found = evaluate([tuple(row[at] for at in at_places) for row in members], columns)
         except Inexact:
             return None
-        return None if any(value is UNKNOWN for value in found) else found
+        return None if any(is_unknown(value) for value in found) else found
 
     def advantages(self, group: Group) -> list[Any] | None:
         """[rollouts] the advantages before the batch's normalisation; None if one has no exact form."""

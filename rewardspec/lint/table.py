@@ -24,6 +24,8 @@ def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
     shown = [[f"{n} {_shown(columns[n][i])}" for n in varying[:MOST_COLUMNS]] for i in range(len(advantages))]
     reads = facts.outcome.reads if facts.outcome is not None else ()
     for at, node in enumerate(question.fine):  # what says who is right; signals that components do not show
+        if node.op == "position":
+            continue
         name, symbols = node.attributes[0], node.domain.symbols
         if name in reads and name not in columns:
             for row, rollout in zip(shown, group.rollouts, strict=True):
@@ -37,7 +39,7 @@ def table(facts: Facts, group: Group, advantages: Sequence[Any]) -> str:
     is_cut = sum(len(set(values)) > 1 or n == outcome for n, values in columns.items()) > MOST_COLUMNS
     rows: dict[str, int] = {}
     for cells, a in zip(shown, advantages, strict=True):
-        line = f"({', '.join([*cells, *(['...'] if is_cut else [])])}) gets {float(a):.3g}"
+        line = f"({', '.join([*cells, *(['...'] if is_cut else [])])}) gets {_number(a)}"
         rows[line] = rows.get(line, 0) + 1
     text = "; ".join(line if count == 1 else f"{count} x {line}" for line, count in rows.items())
     if question.normalisation == "shift":
@@ -52,5 +54,11 @@ def at_moment(facts: Facts, moment: dict[str, Fraction]) -> str:
     return f" at {', '.join(when)}" if when and any(moment.get(name) for name in ("step", "progress")) else ""
 
 
+def _number(value: Any) -> str:
+    return f"[{', '.join(map(_number, value))}]" if isinstance(value, tuple) else f"{float(value):.3g}"
+
+
 def _shown(value: Any, symbols: Sequence[str] | None = None) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_shown(v, symbols) for v in value)}]"
     return "-" if value is None else symbols[int(value)] if symbols else format(float(value), ".4g")

@@ -235,3 +235,14 @@ def test_logs_with_nested_lists_are_replayed(tmp_path):
         rewardspec.diff(spec, spec, rollouts=log)
     summed = [rewardspec.loads(HEAD % (tool, "grpo")) for tool in ("sum(called, over=rollout)", "outcome")]
     assert rewardspec.diff(*summed, rollouts=log).logged.changed > 0
+
+
+def test_a_finding_shows_a_group_with_lists_and_claims_nothing_of_longer_ones():
+    text = HEAD % ("called", "decoupled") + "outcome: outcome >= 1\n"
+    phantom = next(d for d in rewardspec.check(text) if d.code == "phantom-gradient")
+    assert "(outcome 0, tool [0, 1]) gets [-0.354, 0.354]" in phantom.message  # z-scores are 0.707 times weight 0.5
+    summed = text.replace('expr: "called"', 'expr: "sum(called, over=rollout)", when: outcome >= 1')
+    said = rewardspec.check(summed.replace('"decoupled"', '"grpo"'))
+    assert not [d for d in said if d.severity == "warning"]
+    (note,) = (d.message for d in said if "more than 2 items" in d.message)
+    assert "phantom-gradient" in note and "wrong-above-right" in note

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.groups.question import Group
+from rewardspec.ir.exact import items_of
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
@@ -30,10 +31,10 @@ from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
 
 
-@finding("phantom-gradient", __doc__, of_spec=True)
+@finding("phantom-gradient", __doc__, of_spec=True, shows_lists=True)
 def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
     for group, advantages in groups_with_outcome(facts, "phantom-gradient"):
-        if len(set(advantages)) > 1 and _is_all_wrong(facts, group):
+        if len({v for value in advantages for v in items_of(value)}) > 1 and _is_all_wrong(facts, group):
             outcome = facts.outcome
             assert outcome is not None, "these groups have one"
             wrong = "without a right answer" if outcome.is_binary else f"in which `{outcome.condition}` is never true"

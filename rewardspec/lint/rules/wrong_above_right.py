@@ -30,7 +30,7 @@ from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
 
 
-@finding("wrong-above-right", __doc__, of_spec=True)
+@finding("wrong-above-right", __doc__, of_spec=True, shows_lists=True)
 def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
     outcome, found = facts.outcome, group_with_wrong_above_right(facts)
     if found is None or outcome is None:
