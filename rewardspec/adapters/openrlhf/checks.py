@@ -121,7 +121,7 @@ def _ignored(args, spec: Spec) -> list[str]:
 
     for name in ("algo.advantage.gamma", "algo.advantage.lambd"):
         if setting(args, name, 1.0) != 1.0:
-            refuse(name, "remove it; a spec gives one advantage to a whole response")
+            refuse(name, "remove it; a spec discounts turns itself, `returns(x, gamma=0.9)`")
     if setting(args, "algo.advantage.no_std_norm"):
         found.append("--algo.advantage.no_std_norm has no effect: write `advantage: dr_grpo`, for example, in the spec")
     clip = setting(args, "reward.clip_range")

@@ -111,7 +111,7 @@ def _contradictions(config, spec: Spec) -> list[str]:
         refuse("algorithm.norm_adv_by_std_in_grpo", "remove it, and write `advantage: dr_grpo` in the spec")
     for name in ("gamma", "lam"):
         if get(f"algorithm.{name}", 1.0) != 1.0:
-            refuse(f"algorithm.{name}", "remove it: a spec gives one advantage to a whole response")
+            refuse(f"algorithm.{name}", "remove it: a spec discounts turns itself, `returns(x, gamma=0.9)`")
     if get("algorithm.use_pf_ppo"):
         refuse("algorithm.use_pf_ppo", "remove it: it belongs to adv_estimator=gae")
     if get("algorithm.gdpo_reward_keys"):
