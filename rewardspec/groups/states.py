@@ -146,7 +146,8 @@ def evaluate_groups(
 def lengths_besides(graph: Graph, nodes: Sequence[Node], own: set[Node], start: Sequence[Node]) -> list[Node]:
     """The places of items of lists that values besides a rollout's own need, and that no node of `start` tells."""
     known = {n.level for n in start}
-    return [graph.position(level) for level in lists_of(n for n in nodes if n not in own) if level not in known]
+    asked = [n for n in nodes if n not in own or n.op in ("const", "missing")]
+    return [graph.position(level) for level in lists_of(asked) if level not in known]
 
 
 def of_rollout(nodes: Sequence[Node]) -> set[Node]:

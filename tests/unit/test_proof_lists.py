@@ -63,6 +63,8 @@ CASES = [
     ("called", "zscore(outcome) + rank(called, over=rollout)"),
     ("sum(called, over=rollout)", "grpo"),
     ("count(position, over=rollout)", "dr_grpo"),
+    ("called", "0 * called"),
+    ("called", "outcome * mean(0 * called + 1)  if any(called) else outcome"),
     ("outcome", "outcome - mean(outcome) + 0 * position"),
     ("coalesce(before(called), 0)", "tool + outcome - mean(mean(tool, over=rollout), where=outcome) if outcome else 0"),
 ]
