@@ -1,6 +1,5 @@
 """What `rewardspec` exports, as a program uses it."""
 
-import importlib.util
 import json
 import pickle
 import subprocess
@@ -227,37 +226,3 @@ def test_readme_example_runs(monkeypatch, capsys):
     assert "warning[phantom-gradient]" in out
     assert "False" in out
     assert "<Verdict" in out
-
-
-PROGRAM = '''"""Ten lines of a user."""
-import rewardspec
-from rewardspec import AdvantageFunction, Diagnostic, Result, Spec
-
-spec: Spec = rewardspec.load("spec.yaml", constants={"limit": 3})
-fn: AdvantageFunction = rewardspec.compile(spec, dialect="trl")
-out: Result = fn({"correct": [1, 0]}, groups=2, step=3)
-values: list[float] = out.advantages.tolist()
-logged: dict[str, float] = out.metrics()
-found: list[Diagnostic] = rewardspec.check("spec.yaml", rates={"correct": 0.5}, group_sizes=8)
-proved: list[str] = [v.name for v in rewardspec.verify(spec, range(2, 5)) if v.proved]
-live: int = rewardspec.simulate(spec, 4)[0].advantage_groups
-log: int = rewardspec.simulate(spec, rollouts="log.jsonl").rollouts
-same: bool = rewardspec.diff("a.yaml", spec).is_none
-means: dict[str, float] = rewardspec.score(spec, "rows.jsonl", "out.jsonl").mean
-'''
-
-
-@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
-def test_program_of_a_user_is_type_checked_against_the_package(tmp_path):
-    (tmp_path / "right.py").write_text(PROGRAM)
-    wrong = PROGRAM.replace("fn({", "fn(1, {").replace("same: bool", "same: str").replace("groups=2", "groups=None")
-    (tmp_path / "wrong.py").write_text(wrong)
-    root = Path(rewardspec.__file__).parents[1]
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
-    command += ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", "right.py", "wrong.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, env={"MYPYPATH": str(root), "PATH": ""}, check=False
-    )
-    assert "right.py" not in done.stdout
-    lines = {line.split(":")[1] for line in done.stdout.splitlines() if line.startswith("wrong.py")}
-    assert lines == {"7", "14"}, done.stdout
