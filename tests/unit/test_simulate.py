@@ -1,6 +1,10 @@
 """Distinct advantage groups. Numbers: GDPO (arXiv:2601.05242), Fig. 3, and the design's table."""
 
+import itertools
+
+import numpy as np
 import pytest
+from places import ROOT
 from reference import formulas as reference
 
 import rewardspec
@@ -212,3 +216,31 @@ def test_simulate_takes_rates_and_a_step_of_a_spec():
     assert simulate(spec, 2, total_steps=100).signal.groups_without_signal == 1  # at step 0 the weight is 0
     with pytest.raises(ValueError, match="no column or component"):
         simulate(spec, 2, rates={"b": 0.3})
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("file", "weights", "told_apart"),
+    [
+        ("rubric", (5, 3, 2, -4), {2: (136, 2, 14), 4: (3876, 385, 2067)}),
+        ("two_turns", (0.5, 0.5, 1), {2: (36, 2, 5), 4: (330, 23, 93)}),
+    ],
+)
+def test_the_readme_counts_rubrics_and_tools(file, weights, told_apart, size):
+    """Summed first, and normalised first: by NumPy, in floats rounded to nine places, and by the package."""
+    states = np.array(list(itertools.product((0.0, 1.0), repeat=len(weights))))
+    groups = states[np.array(list(itertools.combinations_with_replacement(range(len(states)), size)))]
+
+    def zscores(x):
+        deviation, std = x - x.mean(1, keepdims=True), x.std(1, keepdims=True, ddof=1)
+        return np.where(std > 1e-9, deviation / np.where(std > 1e-9, std, 1), 0)
+
+    def distinct(advantages):
+        return len(np.unique(np.sort(np.round(advantages, 9) + 0.0, 1), axis=0))
+
+    counted = len(groups), distinct(zscores(groups @ np.array(weights))), distinct(zscores(groups) @ np.array(weights))
+    assert counted == told_apart[size]
+    for scheme, found in (("grpo", counted[1]), ("decoupled", counted[2])):
+        spec = rewardspec.load(ROOT / "examples" / "signal" / f"{file}.yaml", advantage=scheme)
+        count = count_groups(spec.program, "", size)
+        assert (count.exact, count.reward_groups, count.advantage_groups) == (True, counted[0], found)
