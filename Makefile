@@ -8,6 +8,9 @@ WORKERS ?= 2
 FUZZ ?= 20
 # Where random searches are.
 SEARCHES := tests/random tests/cases/test_findings.py tests/commands/test_editor.py $(addprefix tests/unit/test_,signal.py verify.py)
+# Folders with tests; those with long files first, so that no process is left alone with one of them.
+LONG := tests/trainers tests/unit tests/random
+FOLDERS := $(LONG) $(filter-out $(LONG) tests/openrlhf tests/benchmarks,$(sort $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py)))))
 VENV := .venv
 BIN := $(VENV)/bin
 OPENRLHF := .venv-openrlhf
@@ -28,7 +31,8 @@ test: $(VENV)/.test $(OPENRLHF)/.test lint  ## all tests
 	$(MAKE) --jobs 3 --output-sync=target test-main test-rounding test-openrlhf
 
 test-main: $(VENV)/.test  ## the tests of one environment: all but the two below
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 25 --durations-min 5
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 \
+		--durations-min 5 $(FOLDERS)
 
 lint: $(VENV)/.check  ## what a linter finds, the layout of the code, and types
 	$(BIN)/python -m ruff check .

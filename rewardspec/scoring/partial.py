@@ -28,8 +28,8 @@ class Partial:
     """The outcomes of rows, by index: those of an earlier run first, then those that are added.
 
     heading: texts that identify the run. An outcome of an earlier run is used if the heading is equal and the row has
-    not changed. digests: hashes of the rows. names: the measured columns. restart: ignore an earlier run. Raises BadLog
-    for an earlier run with another heading.
+    not changed. digests: hashes of the rows. names: the measured columns, and whether each holds lists. restart:
+    ignore an earlier run. Raises BadLog for an earlier run with another heading.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class Partial:
         output: Path,
         heading: Mapping[str, Any],
         digests: Sequence[str],
-        names: Sequence[str],
+        names: Mapping[str, bool],
         restart: bool = False,
     ):
         self.path, self.digests = beside(output, SUFFIX), digests
         self.outcomes: dict[int, Outcome] = {}
         self.stale = 0  # lines of rows that have changed
         if not restart:
-            self._resume(dict(heading), set(names))
+            self._resume(dict(heading), names)
         self.resumed = len(self.outcomes)
         lines = [json.dumps({"rewardspec": FORMAT, **heading}), *map(self._line, self.outcomes)]
 
@@ -70,7 +70,7 @@ class Partial:
     def _line(self, place: int) -> str:
         return json.dumps([place + 1, self.digests[place], self.outcomes[place]])
 
-    def _resume(self, heading: dict[str, Any], names: set[str]) -> None:
+    def _resume(self, heading: dict[str, Any], names: Mapping[str, bool]) -> None:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -109,12 +109,14 @@ def _read(line: bytes) -> object:
         return None
 
 
-def _is_outcome(outcome: Outcome, names: set[str]) -> bool:
+def _is_outcome(outcome: Outcome, names: Mapping[str, bool]) -> bool:
     if isinstance(outcome, str):
         return bool(outcome)
-    return outcome.keys() == names and all(
-        all(map(_is_number, value)) if isinstance(value, list) else _is_number(value) for value in outcome.values()
-    )
+    return outcome.keys() == names.keys() and all(_is_value(outcome[name], lists) for name, lists in names.items())
+
+
+def _is_value(value: object, lists: bool) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value)) if lists else _is_number(value)
 
 
 def _is_number(value: object) -> bool:

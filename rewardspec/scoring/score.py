@@ -91,7 +91,8 @@ def score(
         bad: dict[int, str] = {i: row.reason for i, row in enumerate(rows.rows) if isinstance(row, Unread)}
         read = _read(spec, rows, group_by, prefix, bad)
         heading = {"spec": spec.fingerprint, **versions(scorer), **{f"column {n}": c for n, c in read.held.items()}}
-        partial = Partial(output, heading, rows.digests(), scorer.names, restart)
+        columns = {name: spec.program.columns[name].level.listed for name in scorer.names}
+        partial = Partial(output, heading, rows.digests(), columns, restart)
         with closing(partial):
             _measure(scorer, rows, read, partial, progress)
         outcomes = {i: partial.outcomes[i] for i in read.groups}

@@ -444,7 +444,7 @@ def test_guarantees_of_published_specs(path, monkeypatch):
         monkeypatch.setattr(search, "ROUNDS", 2)
     largest = 4 if name in ONLY_IN_FOURS or FUZZ > 1 else 2 if quick else 3
     found = verify(rewardspec.load(path), range(2, largest + 1))
-    assert found
+    assert found or rewardspec.load(path).lists  # the papers about turns claim nothing of every group
     for verdict in found:
         assert verdict.status == expected.get(verdict.name, expected.get("*", "proved")), verdict.name
         assert (verdict.counterexample is not None) == (verdict.status == "refuted")
