@@ -23,7 +23,7 @@ export HF_HUB_OFFLINE := 1
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
 
-check: lint  ## a verdict in about a minute, no trainers needed: lint, and the tests that take a moment
+check: lint  ## a verdict in two or three minutes, no trainers needed: lint, and the tests that take a moment
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(addprefix tests/,cases commands papers rewards unit)
 
 # OpenRLHF's tests and those of rounding run beside the rest; what each prints comes at its end.
