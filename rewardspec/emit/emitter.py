@@ -31,7 +31,7 @@ def advantages(columns, groups, *, step=None, total_steps=None, seed=0{parameter
     step, total_steps: the training step and their number. seed: of random draws (`refill`).
 {about}    Raises RolloutError, naming column, rollout and group, where the advantage is undefined.
     \"\"\"
-    batch = {batch}"""
+{before}    batch = {batch}"""
 BATCH = "Batch(columns, groups, COLUMNS, step, total_steps, seed)"
 LIST_BATCH = "ListBatch(columns, groups, COLUMNS, LISTS, lengths, step, total_steps, seed)"
 OF_LISTS = """
@@ -119,17 +119,16 @@ def _body(program: Program) -> str:
     head += [*(f"    {line}," for line in columns), "]"]
     head += [f"LISTS = {tuple(level.name for level in listed)!r}"] if listed else []
     head += [""]
-    parts = {"parameters": ", lengths=None" * bool(listed), "more": OF_LISTS * bool(listed), "about": ""}
+    parts = {"parameters": ", lengths=None" * bool(listed), "more": OF_LISTS * bool(listed)}
+    parts |= {"about": "", "before": ""}
     ids = any(column.domain.ids for name, column in program.columns.items() if name in read)
     parts["batch"] = "Id" * ids + (LIST_BATCH if listed else BATCH)
     if states:
         head += ["# The state, with its first values and ranges.", "STATE = ["]
         head += [*(f"    {_state(state)}," for state in states), "]", "", "", STATE_HEAD.rstrip()]
         parts |= {"parameters": parts["parameters"] + ", state=None", "about": ABOUT_STATE}
-        head += ["", "", HEAD.format(**parts)]
-        at = head[-1].rindex("    batch = ")
-        head[-1] = head[-1][:at] + "    before = State(state, STATE)\n" + head[-1][at:]
-        head += ["    before.read(batch, columns)"]
+        parts["before"] = "    before = State(state, STATE)\n"
+        head += ["", "", HEAD.format(**parts), "    before.read(batch, columns)"]
     else:
         head += ["", HEAD.format(**parts)]
     largest = max((abs(node.attributes[0]) for node, _ in lines.emitted if node.op == "const"), default=0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rewardspec.language.declarations import MOST_LISTS, NO_LISTS, ItemList
+from rewardspec.language.names import check_name
 from rewardspec.language.shape import Block
-from rewardspec.syntax.expression import KEYWORDS, NAME
-from rewardspec.text.diagnostics import Report, shorten
+from rewardspec.text.diagnostics import Report
 
 
 def read_lists(whole: Block, report: Report) -> dict[str, ItemList]:
@@ -13,10 +13,9 @@ def read_lists(whole: Block, report: Report) -> dict[str, ItemList]:
     found: dict[str, ItemList] = {}
     for name, block in whole.block("lists").blocks():
         span = block.place.name
-        if not NAME.match(name) or name in KEYWORDS:
-            help = "use letters, digits and `_`, not a digit first"
-            report.error("bad-name", f"`{shorten(name)}` is not a valid name", span, help=help)
-        elif name in NO_LISTS:
+        if not check_name(name, span, report, reserved=()):
+            continue
+        if name in NO_LISTS:
             message = f"`{name}` is a level or an axis already, so no list can be named so"
             report.error("reserved-name", message, span, help="name the list after its items: `turn`, `criterion`")
         elif len(found) >= MOST_LISTS:

@@ -16,7 +16,6 @@ from rewardspec.language.columns import (
 from rewardspec.language.components import read_allow, read_component
 from rewardspec.language.declarations import (
     MOST_COMPONENTS,
-    RESERVED,
     Column,
     Component,
     Declarations,
@@ -25,11 +24,11 @@ from rewardspec.language.declarations import (
 from rewardspec.language.definitions import read_definitions, set_constants
 from rewardspec.language.keys import VERSION
 from rewardspec.language.lists import read_lists
+from rewardspec.language.names import check_name
 from rewardspec.language.scalars import read_expression, read_literal
 from rewardspec.language.shape import Block, read_shape
 from rewardspec.language.state import read_states
 from rewardspec.language.tokens import read_reward_tokens
-from rewardspec.syntax.expression import KEYWORDS, NAME
 from rewardspec.text.diagnostics import Label, Report, shorten
 from rewardspec.text.source import Source
 
@@ -174,12 +173,8 @@ def _usable_name(columns: Columns, name: str, section: str, report: Report) -> b
     """Whether a signal or component can have this name."""
     whole = columns.whole
     span = whole.block(section).place[name].name
-    if not NAME.match(name) or name in KEYWORDS:
-        help = "use letters, digits and `_`, not a digit first"
-        report.error("bad-name", f"`{shorten(name)}` is not a valid name", span, help=help)
-    elif name in RESERVED:
-        message = f"`{name}` is a reserved name"
-        report.error("reserved-name", message, span, help="choose another name")
+    if not check_name(name, span, report):
+        pass  # reported
     elif section == "components" and name in whole.block("signals"):
         report.error(
             "duplicate-name",

@@ -7,11 +7,11 @@ from fractions import Fraction
 from math import inf
 
 from rewardspec.language.columns import read_domain
-from rewardspec.language.declarations import RESERVED, Column, State
+from rewardspec.language.declarations import Column, State
+from rewardspec.language.names import check_name
 from rewardspec.language.scalars import read_expression, read_literal
 from rewardspec.language.shape import Block
 from rewardspec.ops.domain import Level
-from rewardspec.syntax.expression import KEYWORDS, NAME
 from rewardspec.text.diagnostics import Label, Report, did_you_mean, shorten
 from rewardspec.text.numbers import format_number
 
@@ -45,12 +45,7 @@ def read_states(
 
 def _usable_name(whole: Block, name: str, report: Report) -> bool:
     span = whole.block("state").place[name].name
-    if not NAME.match(name) or name in KEYWORDS:
-        help = "use letters, digits and `_`, not a digit first"
-        report.error("bad-name", f"`{shorten(name)}` is not a valid name", span, help=help)
-        return False
-    if name in RESERVED:
-        report.error("reserved-name", f"`{name}` is a reserved name", span, help="choose another name")
+    if not check_name(name, span, report):
         return False
     for section, kind in (("signals", "signal"), ("components", "component"), ("define", "definition")):
         if name in whole.block(section).keys:

@@ -10,6 +10,7 @@ import torch
 from experience_makers import ARGUMENTS, experiences, maker, own_tokens, samples
 from openrlhf.trainer.ppo_utils import samples_generator
 from openrlhf.utils import agent as agents
+from zscore_by_hand import zscore
 
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
@@ -101,17 +102,6 @@ def installed(text=SPEC, **changed):
     made = maker(text, **changed)
     made.rewardspec.step = 3
     return made, responses()
-
-
-def zscore(values, groups):
-    """In NumPy, of the present values of each group."""
-    values, found = np.array(values, dtype=float), np.zeros(len(values))
-    for group in set(groups):
-        at = [i for i in range(len(values)) if groups[i] == group and not np.isnan(values[i])]
-        spread = values[at].std(ddof=1) if len(at) > 1 else 0
-        if spread > 0:
-            found[at] = (values[at] - values[at].mean()) / (spread + 1e-6)
-    return found
 
 
 def expected():

@@ -12,6 +12,8 @@ from verl_model import WORDS, write_model
 
 pytest.importorskip("verl")
 
+from zscore_by_hand import zscore
+
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.verl import hook as adapter
 from rewardspec.adapters.verl import settings as verl_settings
@@ -56,17 +58,6 @@ def rewards_of_tools(script):
     """For each turn what the tool gave, None if it was not called."""
     turns = [turn.split() for turn in script.split("|")]
     return [int(turn[-2]) / 10 if turn[-1] == "call" else None for turn in turns]
-
-
-def zscore(values, groups):
-    """In NumPy, of the present values of each group."""
-    values, found = np.array(values, dtype=float), np.zeros(len(values))
-    for group in set(groups):
-        at = [i for i in range(len(values)) if groups[i] == group and not np.isnan(values[i])]
-        spread = values[at].std(ddof=1) if len(at) > 1 else 0
-        if spread > 0:
-            found[at] = (values[at] - values[at].mean()) / (spread + 1e-6)
-    return found
 
 
 def expected(scripts, groups):

@@ -212,7 +212,6 @@ class ListResult(Result):
         batch, items = self._batch, self._listed.get("advantage")
         if not batch.n:
             return {}
-        frame = batch if items is None else items
         size = self._advantage.abs() if items is None else items.in_rollouts.reduce(_largest, self._advantage.abs())
         layout = batch.groups if items is None else items.in_groups
         spread = layout.reduce(_range, self._advantage)
@@ -237,7 +236,7 @@ class ListResult(Result):
             found[f"weight/{name}"] = (batch.full_groups(x) if x.dim() else x).mean(dtype=torch.float64)
         if self.shares is not None:
             found |= {f"share/{name}": x.double().abs().mean() for name, x in self.shares.items()}
-        values = torch.stack([value.double().to(frame.full(0.0).device) for value in found.values()]).tolist()
+        values = torch.stack([value.double().to(batch.device) for value in found.values()]).tolist()
         return dict(zip(found, values, strict=True))
 
 
