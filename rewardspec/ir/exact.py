@@ -128,11 +128,12 @@ class GroupEvaluator:
             if any(v is UNKNOWN for v in row):
                 result.append(_undecided(node, row))
                 continue
-            key = (node.id, row)
-            if key not in self.known:
-                self.known[key] = self.apply(node, row)
-                self.weigh(node, self.known[key])
-            result.append(self.known[key])
+            key = (node.id, row)  # its hash is most of the work: looked up once
+            value = self.known.get(key, self)
+            if value is self:
+                value = self.known[key] = self.apply(node, row)
+                self.weigh(node, value)
+            result.append(value)
         return result
 
     def apply(self, node: Node, row: tuple[Any, ...]) -> Any:
