@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node
-from rewardspec.ir.patterns import ZScore, match_center, match_zscore
+from rewardspec.ir.patterns import Center, ZScore, match_center, match_zscore
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import REDUCTIONS
 
@@ -35,10 +35,10 @@ class Shapes:
         self.weighted: dict[Node, Weighted | None] = {}
         self.sums: dict[Node, list[Node] | None] = {}
 
-    def plain_center(self, node: Node) -> bool:
-        """`x - mean(x)` over every value of a group or the batch."""
+    def center(self, node: Node) -> Center | None:
+        """`x - mean(x)`, of rollouts or items."""
         found = match_center(self.graph, node)
-        return found is not None and found.of_all and found.by is None and found.x.level >= Level.ROLLOUT
+        return found if found is not None and found.x.level >= Level.ROLLOUT else None
 
     def zscore(self, node: Node) -> ZScore | None:
         if node not in self.zscores:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
 from rewardspec.emit.shapes import Shapes, Weighted
 from rewardspec.emit.uses import Cancelling
 from rewardspec.ir.node import Node
-from rewardspec.ir.patterns import ZScore
+from rewardspec.ir.patterns import Center, ZScore
 from rewardspec.lower.names import PI
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operator import CALL, Elementwise, Reduction, Scan, Structural
@@ -40,9 +40,12 @@ class Sources:
         found = self.settling.get(node)
         if found is None:
             return text, precedence
-        terms = [f"[{', '.join(self.level(t, node) for t in ts)}]" for ts in (found.statistics, found.others) if ts]
-        segment = "segment_" * node.level.listed
-        return f"{segment}settled({self.frame(node.level)}, {text}, {', '.join(terms)})", ATOM
+        return self.settled(node, text, *(ts for ts in (found.statistics, found.others) if ts)), ATOM
+
+    def settled(self, node: Node, text: str, *terms: Sequence[Node]) -> str:
+        """A sum, 0 where its terms cancel. terms: statistics, then the rest."""
+        lists = [f"[{', '.join(self.level(t, node) for t in ts)}]" for ts in terms]
+        return f"{'segment_' * node.level.listed}settled({self.frame(node.level)}, {text}, {', '.join(lists)})"
 
     def computed(self, node: Node) -> tuple[str, int]:
         fused = self.shapes.fused(node)
@@ -51,10 +54,9 @@ class Sources:
         found = self.shapes.zscore(node)
         if found:
             return self.zscore_call(found), ATOM
-        if self.shapes.plain_center(node):
-            x = node.args[0]
-            layout = self.layout(x, node.args[1].attributes[0], None)
-            return self.mapped("center", x, layout, [self.whole(x, x.level), *self.summands_argument(x)]), ATOM
+        center = self.shapes.center(node)
+        if center:
+            return self.center_call(node, center), ATOM
         op = node.operator
         if isinstance(op, Elementwise):
             return self.elementwise(node, op)
@@ -287,6 +289,20 @@ class Sources:
         if found.centered:
             arguments.append("centered=True")
         return self.mapped("zscore", found.x, self.layout(found.x, found.over, found.by), [*arguments, *sums])
+
+    def center_call(self, node: Node, found: Center) -> str:
+        """`x - mean(x)`: where the mean is of some values only, a kernel for those and the difference for the rest."""
+        x, mask = found.x, self.mask(found.x, found.where)
+        arguments = [self.whole(x, x.level), *([mask] if mask else []), *self.summands_argument(x)]
+        call = self.mapped("center", x, self.layout(x, found.over, found.by), arguments)
+        if mask is None:
+            return call
+        rest = 'float("nan")'
+        if found.where is not None:
+            rest = self.elementwise(node, node.operator)[0]
+            terms = self.shapes.summands(x)
+            rest = rest if terms is None else self.settled(node, rest, terms)
+        return f"torch.where({mask}, {call}, {rest})"
 
     def mapped(self, kernel: str, x: Node, layout: str, arguments: list[str]) -> str:
         """A kernel that gives a value for every row."""

@@ -53,8 +53,12 @@ class Uses:
             return [(n, False) for n in numbers] + condition
         if node.op == "not" and node.args[0].op == "present":
             return [(node.args[0].args[0], False)]
-        if self.shapes.plain_center(node):
-            return [(n, False) for n in (node.args[0], *(self.shapes.summands(node.args[0]) or ()))]
+        center = self.shapes.center(node)
+        if center:
+            numbers = [center.x, center.by, *(self.shapes.summands(center.x) or ())]
+            numbers += [center.x] * center.x.domain.missing + [node.args[1]] * (center.where is not None)
+            condition = [(center.where, True)] if center.where is not None else []
+            return [(n, False) for n in numbers if n is not None] + condition
         conditions = [a for i, a in enumerate(node.args) if takes_condition(node, i)]
         numbers = [a for i, a in enumerate(node.args) if not takes_condition(node, i)]
         op = ELEMENTWISE.get(node.op)
@@ -84,7 +88,7 @@ class Uses:
             key = stack.pop()
             node = key[0]
             found = self.shapes.zscore(node)
-            deviations = self.shapes.plain_center(node) or (found is not None and not found.centered)
+            deviations = self.shapes.center(node) or (found is not None and not found.centered)
             absorbing = node.operator.sums or node.op in SPREADS or deviations
             for other in self.inputs(key):
                 if not absorbing:

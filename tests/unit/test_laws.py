@@ -111,6 +111,27 @@ def test_rounding_is_no_spread_in_expressions(expression, kind):
 
 
 @pytest.mark.parametrize("kind", ["list", "float32", "float64"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "center(a + b)", "loo(a + b)", "zscore(a + b)", "center(a + b, where=c > 0)", "loo(a + b, where=c > 0)",
+        "center(a + b, by=c)", "center(a + b, over=batch)", "center(a + b, over=batch, where=c > 0, by=c)",
+        "(a + b) - mean(a + b, where=c > 0)",
+    ],
+)  # fmt: skip
+def test_rounding_is_no_spread_among_some_of_the_values(expression, kind):
+    # a + b is 0.7 or 0.8 up to rounding, where b was measured; c says which rollouts a subset has
+    for total in (0.7, 0.8):
+        columns = {name: column([*x, 0.25, *x], kind) for name, x in two_that_sum_to(total, "list").items()}
+        columns["b"][4] = NAN
+        columns["c"] = column([1, 1, 1, 1, 1, 0, 0, 0, 0], kind)
+        text = spec(f"coalesce({expression}, 0)", "abc").replace("b: {", "b: {missing: ignore, ")
+        assert advantages(text, columns, 9).tolist() == [0] * 9
+        columns["c"][1] = 0
+        assert advantages(text, columns, [0, 1, 0, 1, 0, 1, 0, 1, 0]).tolist() == [0] * 9
+
+
+@pytest.mark.parametrize("kind", ["list", "float32", "float64"])
 @pytest.mark.parametrize("scheme", ["gdpo", "zscore(decoupled)", "zscore(decoupled, over=batch)"])
 def test_zscores_that_cancel_have_no_spread(scheme, kind):
     # z(1, 1, 0) = -z(0, 0, 1).

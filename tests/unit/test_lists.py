@@ -1,5 +1,6 @@
 """Lists inside a rollout: the compiled function against loops over rollouts and items."""
 
+import math
 import pickle
 
 import numpy as np
@@ -244,3 +245,22 @@ def test_the_worked_examples_of_the_findings_about_turns():
     uneven = [[1, 1], [0] * 12]
     assert [row[0] for row in advantages("center(gained)", uneven)] == pytest.approx([0.86, -0.14], abs=0.005)
     assert [row[0] for row in advantages("gained - mean(mean(gained, over=rollout))", uneven)] == [0.5, -0.5]
+
+
+SUMMED = """rewardspec: 1
+lists: {turn: {}}
+signals:
+  x: {range: [-.inf, .inf], level: turn, missing: ignore}
+  y: {range: [-.inf, .inf], level: turn}
+  c: {values: [0, 1], level: turn}
+components: {correct: {values: [0, 1]}}
+"""
+
+
+@pytest.mark.parametrize("function", ["center", "loo", "zscore"])
+@pytest.mark.parametrize("options", ["", ", where=c > 0", ", by=c", ", over=rollout", ", over=batch"])
+def test_items_that_differ_by_rounding_have_no_spread(function, options):
+    # x + y is 0.7 up to rounding, where x was measured
+    items = {"x": [[0.1, 0.7, math.nan], [0.6, 0.3]], "y": [[0.6, 0.0, 0.25], [0.1, 0.4]], "c": [[1, 1, 0], [0, 1]]}
+    fn = compiled(f"coalesce({function}(x + y{options}), 0)", SUMMED)
+    assert fn({"correct": [0, 1], **items}, 2).advantages.tolist() == [0] * 5
