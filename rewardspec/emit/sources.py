@@ -299,7 +299,7 @@ class Sources:
             return call
         rest = 'float("nan")'
         if found.where is not None:
-            rest = self.elementwise(node, node.operator)[0]
+            rest = " - ".join(self.level(a, node, least=6) for a in node.args)
             terms = self.shapes.summands(x)
             rest = rest if terms is None else self.settled(node, rest, terms)
         return f"torch.where({mask}, {call}, {rest})"
