@@ -17,6 +17,8 @@ OPENRLHF := .venv-openrlhf
 INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
+# Tests start Python some hundred times; where it may not write bytecode, it compiles the package each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check lint test test-main fuzz test-openrlhf test-processors test-rounding bench clean
 

@@ -6,6 +6,9 @@ from places import FUZZ
 
 pytest_plugins = ["habits"]
 
+# Ray gives way with what it starts to every other process (a niceness of 15): beside other tests it would stand still.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 try:
     from hypothesis import settings
 except ModuleNotFoundError:  # in OpenRLHF's environment, whose tests do without

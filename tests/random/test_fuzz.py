@@ -526,7 +526,7 @@ def advantages(fn, columns, groups):
     return found
 
 
-@fuzz(220)
+@fuzz(110)
 @given(spec_texts(), st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 4))
 def test_expressions_are_rejected_or_run(text, seed, count, size):
     spec = outcome(text)

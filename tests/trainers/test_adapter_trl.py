@@ -944,26 +944,28 @@ def prepared(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("hook", ["variable", "call", "named in the spec"])
+HOOKED = """\
+from rewardspec.adapters.trl import install
+from rewards import correct
+install("spec.yaml", allow_python=["rewards"])
+"""
+
+
+@pytest.mark.parametrize("hook", ["variable", "call"])
 def test_trl_grpo_runs_a_spec_that_the_configuration_holds(tmp_path, prepared, hook):
     example = ROOT / "examples" / "trl"
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     config = (example / "run.yaml").read_text()
     if hook == "call":
-        (tmp_path / "hooked.py").write_text(
-            "from rewardspec.adapters.trl import install\ninstall('spec.yaml')\nfrom rewards import correct, brief\n"
-        )
+        # one function is named in the configuration, the other in the spec
+        (tmp_path / "hooked.py").write_text(HOOKED)
         embedded = config[config.index("  REWARDSPEC: |") : config.index("model_name_or_path")]
-        lines = [line[4:] for line in embedded.splitlines()[1:]]
-        (tmp_path / "spec.yaml").write_text("\n".join(lines) + "\n")
+        text = "".join(f"{line[4:]}\n" for line in embedded.splitlines()[1:])
+        (tmp_path / "spec.yaml").write_text(text.replace("brief:\n", 'brief:\n    python: "rewards:brief"\n'))
         config = config.replace(embedded, "  UNUSED: 1\n")
-        config = "".join(line for line in config.splitlines(keepends=True) if "trl_hook" not in line)
+        unwanted = "trl_hook", "rewards.brief"
+        config = "".join(line for line in config.splitlines(keepends=True) if not any(u in line for u in unwanted))
         config = config.replace("- rewards.", "- hooked.")
-    if hook == "named in the spec":
-        config = "".join(line for line in config.splitlines(keepends=True) if "- rewards." not in line)
-        config = config.replace("correct: {values", 'correct: {python: "rewards:correct", values')
-        config = config.replace("brief:\n", 'brief:\n        python: "rewards:brief"\n')
-        config = config.replace("env:\n", "env:\n  REWARDSPEC_ALLOW_PYTHON: rewards\n")
     (tmp_path / "run.yaml").write_text(config)
     (tmp_path / "rewards.py").write_text((example / "rewards.py").read_text())
     # the launcher is the same whatever it launches, so one run has it, and the others are what it launches
