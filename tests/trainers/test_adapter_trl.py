@@ -1,5 +1,6 @@
 """Specs inside TRL's own trainers, which really train a tiny model for some steps."""
 
+import importlib
 import json
 import os
 import runpy
@@ -933,7 +934,23 @@ def test_environment_variables_of_the_hook(monkeypatch):
     for name in ("rewardspec.adapters.trl_hook", "rewardspec.adapters.trl.hook"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(BindingError, match="reads the spec from REWARDSPEC"):
-        import rewardspec.adapters.trl_hook  # noqa: F401
+        importlib.import_module("rewardspec.adapters.trl_hook")
+    for kind in (GRPOTrainer, RLOOTrainer):
+        monkeypatch.setattr(kind, "__init__", kind.__init__)
+    installed, allowed = {}, {}
+    monkeypatch.setattr("rewardspec.adapters.trl.installation._installed", installed)
+    monkeypatch.setattr("rewardspec.adapters.trl.installation._allowed", allowed)
+    monkeypatch.setenv("REWARDSPEC", GRPO)
+    monkeypatch.setenv("REWARDSPEC_ALLOW_PYTHON", "mine.rewards, other")
+    hook = importlib.import_module("rewardspec.adapters.trl.hook")
+
+    assert installed[GRPOTrainer][0].fingerprint == rewardspec.loads(GRPO).fingerprint
+    assert list(allowed[RLOOTrainer]) == ["mine.rewards", "other"]
+    for name, value, said in [
+        ("SET", "a", "name=value"), ("MOVE_ROWS", "yes", "write 0 or 1"), ("ALLOW_PYTHON", "a b", "ALLOW_PYTHON")
+    ]:  # fmt: skip
+        with pytest.raises(BindingError, match=said):
+            hook.options({"REWARDSPEC": GRPO, f"REWARDSPEC_{name}": value})
 
 
 @pytest.fixture(scope="module")
