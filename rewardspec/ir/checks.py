@@ -148,7 +148,8 @@ def _narrowed(node: Node, path: Path, depth: int = 8) -> Domain:
 
 def _words(graph: Graph, node: Node) -> str:
     if node.op == "required":
-        x = node.args[0]
+        (x,) = node.args
+        x = x.args[0] if x.op == "spread" else x
         what = graph.names.get(x, x.attributes[0] if x.op == "column" else "a value")
     else:
         span = graph.spans.get(node)

@@ -81,7 +81,11 @@ def match_zscore(graph: Graph, node: Node) -> ZScore | None:
     if len(alive) != 1 or len(rest) != 1 or not subset <= known:
         return None
     centered = numerator is graph.assume(x, known)
-    if not centered:
+    if centered:  # else it is no z-score, but `x / std(x)`
+        whole = not by and x.level is Level.ROLLOUT and (where.constant == 1 or where.level < Level.ROLLOUT)
+        if not (whole and sums_to_zero(graph, x)):
+            return None
+    else:
         center = match_center(graph, numerator, known)
         if center is None or numerator.args[1].args != std.args or center.over is not over:
             return None

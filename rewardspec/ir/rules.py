@@ -85,6 +85,25 @@ def _lies(b: Node) -> bool:
     return b.domain.bounded and not b.domain.missing
 
 
+def _selected(graph: Graph, x: Node, condition: Node) -> Node:
+    """What a decided condition selects: one of items nothing in a rollout without items, where nothing may raise."""
+    level, known = condition.level, dict[Node, Node]()
+
+    def at_items(x: Node) -> Node:
+        if x not in known:
+            known[x] = moved(x) if graph.fails(x) else graph.spread(x, level)
+        return known[x]
+
+    def moved(x: Node) -> Node:
+        if x.op == "required":
+            return graph.node(x.op, (at_items(x.args[0]),), (), level, x.domain)
+        if isinstance(x.operator, Elementwise) and not x.boolean:
+            return graph.apply(x.op, *map(at_items, x.args))
+        return graph.spread(x, level)
+
+    return at_items(x) if level.listed else x
+
+
 def _present_through_gate(d: Draft, x: Node) -> Node | None:
     """Presence of a gated value: the condition and the branches."""
     graph, (condition, *branches) = d.graph, x.args
@@ -257,7 +276,7 @@ RULES: tuple[Rule, ...] = (
         "a decided choice",
         ("if",),
         lambda d, condition, then, otherwise: condition.constant is not None,
-        lambda d, condition, then, otherwise: then if condition.constant else otherwise,
+        lambda d, condition, then, otherwise: _selected(d.graph, then if condition.constant else otherwise, condition),
         "the other branch is never evaluated",
     ),
     Rule(

@@ -186,6 +186,35 @@ def test_permuting_rollouts_permutes_advantages(scheme, kind, sizes, seed):
     np.testing.assert_allclose(after, before[order], rtol=0, atol=2e-5 if kind == "float32" else 1e-10)
 
 
+QUOTIENTS = [  # the value, and which rollouts are divided by the deviation of which
+    ("x / std(x) if std(x) > 0 else 0", "g", False),
+    ("x / (std(x) + eps) if std(x) > 0 else 0", "g", False),
+    ("x / std(x, over=batch) if std(x, over=batch) > 0 else 0", "", False),
+    ("x / std(x, where=y) if y and std(x, where=y) > 0 else 0", "g", True),
+    ("x / std(x, by=y) if std(x, by=y) > 0 else 0", "gy", False),
+]
+
+
+@pytest.mark.parametrize("of", ["rollouts", "items"])
+@pytest.mark.parametrize(("expression", "by", "inside"), QUOTIENTS)
+def test_what_is_divided_by_its_deviation_keeps_its_mean(expression, by, inside, of):
+    """`x / std(x)` is no z-score: the mean of 1 and 3 is 2, and their deviation is taken from it."""
+    rng = np.random.default_rng(3)
+    g, x, y = np.repeat([0, 1], 8), rng.integers(0, 9, 16).astype(float), rng.integers(0, 2, 16)
+    part = [tuple({"g": g, "y": y}[name][i] for name in by) for i in range(16)]
+    expected = np.zeros(16)
+    for i in range(16):
+        others = [x[j] for j in range(16) if part[j] == part[i] and (y[j] or not inside)]
+        expected[i] = x[i] / np.std(others, ddof=1) if y[i] or not inside else 0
+    text, groups, handed = "components: {x: {range: [0, 9]}}\n", 8, {"x": x, "y": y}
+    if of == "items":
+        text, groups = "lists: {turn: {}}\ncomponents: {x: {range: [0, 9], level: turn}}\n", 2
+        handed = {name: np.split(v, [3, 8, 15]) for name, v in handed.items()}
+    level = ", level: turn" if of == "items" else ""
+    text += f"signals: {{y: {{values: [0, 1]{level}}}}}\nadvantage: {expression}\nnumerics: {{eps: 0}}\n"
+    np.testing.assert_allclose(advantages(text, handed, groups), expected, rtol=1e-12)
+
+
 # 4. Large offsets, many rollouts
 
 

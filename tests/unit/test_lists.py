@@ -144,6 +144,17 @@ def test_columns_can_be_nested_or_flat():
         assert torch.allclose(other.advantages, nested.advantages)
 
 
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize("of", [np.array, torch.tensor])
+def test_lists_that_are_arrays_keep_their_type(kind, of):
+    rows, dtype = [[0.1, 0.2], [], [0.4]], getattr(torch, kind)
+    fn = compiled("cost - mean(cost) + 0 * called")
+    kinds = {"dtype": getattr(np if of is np.array else torch, kind)}
+    for lists in ([of(row, **kinds) for row in rows], [of(row, **kinds) if row else row for row in rows]):
+        columns = {"cost": lists, "called": [[0, 1], [], [1]], "outcome": [0, 1, 1]}
+        assert fn(columns, groups=3).advantages.dtype is dtype
+
+
 def test_a_batch_without_items():
     out = DECOUPLED({"outcome": [1, 0], "called": [[], []]}, 2)
     assert out.advantages.shape == (0,) and out.nested() == [[], []]
@@ -264,3 +275,23 @@ def test_items_that_differ_by_rounding_have_no_spread(function, options):
     items = {"x": [[0.1, 0.7, math.nan], [0.6, 0.3]], "y": [[0.6, 0.0, 0.25], [0.1, 0.4]], "c": [[1, 1, 0], [0, 1]]}
     fn = compiled(f"coalesce({function}(x + y{options}), 0)", SUMMED)
     assert fn({"correct": [0, 1], **items}, 2).advantages.tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("gate", ["position >= 1", "called >= 0", "called >= 1"])
+@pytest.mark.parametrize("value", ["x", "log(x)", "log(x) + late", "1 / (x * x) - late"])
+def test_a_gate_of_items_selects_nothing_in_a_rollout_without_items(gate, value):
+    """Whether or not the domains alone decide it."""
+    text = """rewardspec: 1
+lists: {turn: {}}
+signals: {called: {values: [0, 1], level: turn}, x: {values: [0, 1]}}
+components:
+  late: {values: [0, 1], when: "%s", otherwise: 0}
+  e: {expr: "%s", when: "%s", otherwise: 0}
+advantage: decoupled
+"""
+    fn = rewardspec.compile(rewardspec.loads(text % (gate, value, gate)))
+    columns = {"late": [1, None], "called": [[1, 1], []], "x": [1, 0]}
+    out = fn(columns, groups=2, lengths={"turn": [2, 0]})
+    assert out.nested() == [[0, 0], []]
+    with pytest.raises(ValueError, match=r"`late` is missing at .*rollout 1"):
+        fn(columns | {"called": [[], [1, 1]]}, groups=2, lengths={"turn": [0, 2]})

@@ -154,9 +154,17 @@ def _flat(x, name, lengths, ids=False):
         if not _is_list(row):
             raise RolloutError(f"column `{name}` is {row!r:.80} at rollout {i}: it should be a list")
     counts = torch.tensor([len(row) for row in rows], dtype=torch.long)
-    if rows and all(isinstance(row, torch.Tensor) for row in rows):
-        return torch.cat([row.reshape(len(row)) for row in rows]), counts
+    parts = [_numbers(row) for row in rows if len(row)]
+    if parts and all(part is not None for part in parts):
+        return torch.cat(parts), counts
     return [value for row in rows for value in (row.tolist() if hasattr(row, "tolist") else row)], counts
+
+
+def _numbers(row):
+    """A tensor or array of numbers as a tensor, in its type; None for other lists."""
+    if isinstance(row, torch.Tensor):
+        return row
+    return _of_array(row) if getattr(getattr(row, "dtype", None), "kind", "O") in "biuf" else None
 
 
 def _is_list(x):
