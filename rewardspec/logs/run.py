@@ -1,0 +1,49 @@
+"""A run that was logged: its rollouts, one step of training after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """The rollouts of one step, N of them, in the log's order.
+
+    number: of the step, from 0 or 1 as the trainer counts; None if the log does not say.
+    groups: [N], what the rollouts of one prompt share.
+    columns: name to [N] values as logged: rewards under the names of their functions, everything else that was
+        measured, and `prompt` and `completion` if there is text. None is missing. An item of a list is in a list.
+    advantages: [N], what the trainer computed; None if that was not logged.
+    places: [N], the file and the row, from 1.
+    """
+
+    number: int | None
+    groups: Sequence[Hashable]
+    columns: Mapping[str, Sequence[Any]]
+    advantages: Sequence[float | None] | None = None
+    places: Sequence[tuple[Path, int]] = field(default=(), repr=False)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, as its files hold it. `steps()` reads them anew each time, and holds one step in memory.
+
+    format: what wrote the files, such as `trl`.
+    lost: what the files do not hold and nothing can recover, a sentence each.
+    columns: the names that steps have.
+    spec: the text of the spec that the run was trained under, if the log has it.
+    steps: function to the steps, in order. Raises BadLog with all wrong rows of a step, OSError.
+    """
+
+    paths: tuple[Path, ...]
+    format: str
+    columns: tuple[str, ...]
+    steps: Callable[[], Iterator[Step]] = field(repr=False)
+    lost: tuple[str, ...] = ()
+    spec: str | None = field(default=None, repr=False)
