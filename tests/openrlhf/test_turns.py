@@ -15,7 +15,10 @@ from zscore_by_hand import zscore
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
 from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.openrlhf.filter import Filter
 from rewardspec.adapters.openrlhf.rollouts import Advantages
+from rewardspec.adapters.openrlhf.turns import separated
+from rewardspec.rewards import for_openrlhf
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -202,6 +205,90 @@ def test_a_spec_that_reduces_lists_gives_one_advantage_to_a_rollout():
     wanted = zscore(sums, [i // 4 for i in range(12)])
     for actual, value in zip(rows(batches), wanted, strict=True):
         torch.testing.assert_close(actual, torch.full_like(actual, value), rtol=1e-5, atol=1e-6)
+
+
+RUBRIC = """\
+rewardspec: 1
+lists: {criterion: {}}
+signals:
+  met: {python: "own:met", values: [0, 1], level: criterion, missing: ignore}
+  points: {python: "own:points", range: [-9, 9], level: criterion}
+components:
+  short: {python: "own:short", range: [0, 1], missing: zero, weight: 0}
+  rubric: {expr: "sum(met * points, over=rollout)"}
+advantage: total
+"""
+
+
+def test_functions_of_the_spec_measure_lists(monkeypatch):
+    """In OpenRLHF's executor for a `reward_func`: lists of one item and of none, and an item that was not measured."""
+    functions = {
+        "met": lambda completion, label: [None if word == "?" else float(word in completion) for word in label],
+        "points": lambda label: [float(len(word)) for word in label],
+        "short": lambda completion: None,
+    }
+    monkeypatch.setitem(ARGUMENTS, "rollout.n_samples_per_prompt", 2)
+    made = maker(RUBRIC)
+    executor = agents.SingleTurnAgentExecutor("http://not-asked")
+    executor.reward_func = for_openrlhf(made.rewardspec.spec, functions=functions)
+    text = " of a bb"
+    tokenizer = SimpleNamespace(decode=lambda ids, **_: "p" * ids.count(5) + text[: ids.count(7)])
+    tokenize = type("", (), {"__call__": lambda _, **__: {"input_ids": torch.tensor([[5]])}, **vars(tokenizer)})
+    tokenize.decode = staticmethod(tokenizer.decode)
+
+    async def generate(n):
+        return SimpleNamespace(outputs=[SimpleNamespace(token_ids=[7] * n, finish_reason="stop", logprobs=None)])
+
+    labels, found = [["bb"], ["bb", "a", "?"], []], []
+    for place, label in enumerate(labels):
+        for n in (5, 8):
+            engine = SimpleNamespace(generate=lambda *_, n=n, **__: generate(n))
+            parameters = SimpleNamespace(max_tokens=8, logprobs=None)
+            found.append(asyncio.run(executor.execute("p", label, parameters, 16, tokenize(), engine)))
+            found[-1]["prompt"] = f"prompt {place}"
+    assert found[3]["extra_logs"]["met"] == [[1, 1, None]]
+    batches = made.compute_advantages_and_returns(experiences(made, found))
+    assert [row[0].item() for row in rows(batches)] == [0, 2, 1, 3, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("last", "earlier", "found"),
+    [
+        ([[1.0]], {}, [1]),
+        ([[1.0, 0.0]], {}, [1, 0]),
+        ([[]], {}, []),
+        ([1.0, 0.0], {}, [1, 0]),
+        ([1.0], {}, [None, None, 1]),
+        ([[1.0]], {"met": torch.tensor([[0.5]])}, [0.5, 0.5, 1]),
+    ],
+)
+def test_a_list_of_the_last_step_is_nested_where_it_could_be_the_number_of_a_step(last, earlier, found):
+    logs = {"met": torch.tensor(last)}
+    response = {"extra_logs": logs, "action_ranges": [(1, 2)] * 3, "rewardspec_steps": [earlier, earlier, logs]}
+    assert separated(response, ["met"])[1].lists == {"met": found}
+
+
+def test_a_rollout_of_no_steps_has_an_empty_list():
+    response = {"extra_logs": {}, "action_ranges": [], "rewardspec_steps": []}
+    assert separated(response, ["met"])[1].lists == {"met": []}
+
+
+@pytest.mark.parametrize("advantage", ["correct / position", "correct - 0.1 * max(position, over=rollout)"])
+def test_a_list_that_only_places_are_read_of_is_that_of_the_steps(advantage):
+    made, found = installed(
+        f"rewardspec: 1\nlists: {{turn: {{}}}}\ncomponents: {{correct: {{values: [0, 1]}}}}\nadvantage: {advantage}\n"
+    )
+    flat = [turns for rollouts in ROLLOUTS for turns in rollouts]
+    batches = made.compute_advantages_and_returns(experiences(made, found))
+    for actual, turns in zip(rows(batches), flat, strict=True):
+        of_turns = [correct(turns) / (k + 1) for k in range(len(turns))]
+        if "max" in advantage:
+            of_turns = [correct(turns) - 0.1 * len(turns)] * len(turns)
+        wanted = [value for value, (n, _, _) in zip(of_turns, turns, strict=True) for _ in range(n)]
+        torch.testing.assert_close(actual, torch.tensor(wanted), rtol=1e-6, atol=1e-6)
+    group = samples(found)[:4]
+    test = Filter(made.rewardspec.spec, 0)
+    assert test._is_live(group, 3, 10) and not test._is_live([group[0], group[0]], 3, 10)
 
 
 def test_groups_are_filtered_by_the_advantages_of_their_turns(monkeypatch):

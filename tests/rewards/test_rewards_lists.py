@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import rewardspec
 from rewardspec.cli import app
 from rewardspec.logs.rows import read_rows
-from rewardspec.rewards import BadReference, Scorer, ScoringError, for_openrlhf, for_trl, for_verl
+from rewardspec.rewards import BadReference, Scorer, ScoringError, for_trl, for_verl
 from rewardspec.rewards.judge import rubric
 from rewardspec.rewards.judge.answer import find_verdicts
 from rewardspec.scoring.score import score as write_scores
@@ -354,7 +354,7 @@ advantage: sum(met, over=rollout)
     assert found.columns["met"] == [[1, 0], [None, None]] and len(server.asked) == 2
 
 
-def test_trainers_get_lists_or_refuse_them_by_name():
+def test_trainers_get_lists():
     with serving(contains) as server:
         spec = rewardspec.loads(spec_of(server))
         (met,) = for_trl(spec)
@@ -362,9 +362,7 @@ def test_trainers_get_lists_or_refuse_them_by_name():
         assert met(prompts=["p"] * 4, completions=[row["completion"] for row in ROWS], **rows) == MET
         compute_score = for_verl(spec)
         info = {"prompt": "p", "rubric": CRITERIA, "points": POINTS}
-        assert compute_score("d", "ab", "gold", info) == {"score": 0.0, "met": [1, 1, 0]}
-        with pytest.raises(ScoringError, match=r"`met` \(of `criterion`\).*`extra_logs` hold one number"):
-            for_openrlhf(spec)
+        assert compute_score("d", "ab", "gold", info) == {"score": 0.0, "met": [1, 1, 0], "points": POINTS}
         with pytest.raises(ScoringError, match="`points` has 2 items of the list `criterion`, and `rubric` has 3"):
             compute_score("d", "ab", "gold", {**info, "points": [1, 2]})
 

@@ -176,6 +176,10 @@ def test_functions_that_do_not_match_are_refused():
             OWN + "condition:\n  tokens: {high: h, low: l}\n  prior: {high: 0.5}\n  template: '{token}'\n",
             "reward tokens",
         ),
+        (
+            OWN.replace("advantage: grpo", "advantage: grpo - max(position, over=rollout)\nlists: {turn: {}}"),
+            "async reads no column of the list `turn`, and the worker does not count turns",
+        ),
     ],
 )
 def test_specs_that_look_beyond_a_group_are_refused_before_the_model_is_loaded(text, reason):

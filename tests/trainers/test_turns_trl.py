@@ -269,6 +269,20 @@ def test_a_list_that_only_places_are_read_of_has_the_lengths_of_the_stretches(tm
         assert_on_tokens(g["out"], [[d / (k + 1) for k in range(len(row["turns"]))] for d, row in both])
 
 
+@pytest.mark.parametrize("tools", [True, False])
+def test_the_number_of_turns_needs_no_column(tmp_path, tools):
+    """Without tools it is one, also of a rollout that TRL hides."""
+    text = "rewardspec: 1\nlists: {turn: {}}\ncomponents: {digit: {values: [0, 1]}}\nadvantage: digit - "
+    options = {} if tools else {"rollout_func": None, "changes": {"mask_truncated_completions": True}}
+    run = multi_turn(tmp_path, text + "max(position, over=rollout)\n", reward_funcs=[digit], **options)
+    run.train()
+    for g in run.generations:
+        turns = [len(row["turns"]) if tools else 1 for row in g["rows"]]
+        assert g["out"]["advantages"].tolist() == [d - n for d, n in zip(digit(g["completions"]), turns, strict=True)]
+    with pytest.raises(BindingError, match="so the items of `turn` cannot be counted; read a column of that list"):
+        multi_turn(tmp_path, run.spec, reward_funcs=[digit], changes={"mask_truncated_completions": True})
+
+
 def test_example_of_the_readme():
     text = (ROOT / "README.md").read_text(encoding="utf-8").partition("### TRL")[2]
     spec = rewardspec.loads(text.partition("```yaml\n")[2].partition("```")[0])

@@ -435,6 +435,29 @@ def test_lists_that_a_spec_reduces_are_those_of_the_calls_and_rollouts_have_one_
     torch.testing.assert_close(out.batch["advantages"], wanted.float(), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("advantage", ["correct / position", "correct - 0.1 * max(position, over=rollout)"])
+def test_a_list_that_only_places_are_read_of_is_that_of_the_turns(config, monkeypatch, advantage):
+    from omegaconf import OmegaConf
+
+    from rewardspec.adapters.verl.filter import Filter
+
+    text = (
+        f"rewardspec: 1\nlists: {{turn: {{}}}}\ncomponents: {{correct: {{values: [0, 1]}}}}\nadvantage: {advantage}\n"
+    )
+    config = OmegaConf.merge(config, {"algorithm": {"rewardspec": {"spec": text}}})
+    queue, compute = in_v1(config, monkeypatch)
+    compute()
+    flat = [script for scripts in SCRIPTS for script in scripts]
+    for row, script in zip(queue.rows.values(), flat, strict=True):
+        right, n = float(script.endswith("7")), len(script.split("|"))
+        values = [right - 0.1 * n] * n if "max" in advantage else [right / (k + 1) for k in range(n)]
+        wanted = on_tokens(values, row["response_mask"].tolist())
+        np.testing.assert_allclose(row["advantages"].tolist(), wanted, rtol=1e-6, atol=1e-6)
+    partitions = {"train": {key: tag for key, tag in queue.tags.items() if key.startswith("prompt 0")}}
+    buffer = SimpleNamespace(partitions=partitions)
+    assert Filter(trainer_of(config))._totals(buffer, "train", {"prompt 0"}) == {"prompt 0": None}  # live
+
+
 KEEP = SPEC.replace(
     "advantage: decoupled", "keep: std(correct) > 0\nrefill: var(correct)\nadvantage: decoupled * copies"
 )

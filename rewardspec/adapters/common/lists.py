@@ -13,6 +13,12 @@ def listed_columns(spec: Spec) -> dict[str, str]:
     return {name: level.name for name, level in levels.items() if level.listed}
 
 
+def lists_of_turns(spec: Spec) -> tuple[str, ...]:
+    """The lists that the spec reads no column of, as in `correct / position`: their items are a rollout's turns."""
+    measured = {*listed_columns(spec).values()}
+    return tuple(name for name in spec.lists if name not in measured)
+
+
 def list_of_advantage(spec: Spec) -> str | None:
     """The list whose items have advantages; None if rollouts have."""
     level = spec.program.advantage.level

@@ -7,7 +7,7 @@ batch's normalisation, which for any one batch is an increasing affine map.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,12 +55,18 @@ class LivenessTest:
         self.function = compile(replace(spec, program=replace(spec.program, advantage=root, states={})))
 
     def __call__(
-        self, columns: Mapping[str, Any], size: int, step: int | None = None, total_steps: int | None = None
+        self,
+        columns: Mapping[str, Any],
+        size: int,
+        step: int | None = None,
+        total_steps: int | None = None,
+        lengths: Mapping[str, Sequence[int]] | None = None,
     ) -> Liveness:
-        """Whether one group of `size` rollouts is live.
+        """Whether one group of `size` rollouts is live. lengths: of lists that no column has.
 
         Raises ValueError (RolloutError) for columns that the spec does not allow.
         """
-        out = self.function(columns, [0] * size, step=step, total_steps=total_steps, seed=self.seed)
+        moment: dict[str, Any] = {"step": step, "total_steps": total_steps, "seed": self.seed}
+        out = self.function(columns, [0] * size, **moment, lengths=lengths)
         found = out.metrics()
         return Liveness(found["groups_without_signal"] == 0, found.get("total", math.nan))

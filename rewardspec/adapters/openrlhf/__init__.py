@@ -17,9 +17,10 @@ dead under the spec are filtered, whatever their `scores`; they are replaced by 
 
 Turns. A turn is a step of an agent, with the tokens of its action range. A column of a list (`level: turn`) is what the
 steps returned under its name in `extra_logs`, missing for a step without it; or a list of your own, under `extra_logs`
-of the last step or of `reward_func`. `reward` and `tokens` with `level: turn` are those of each step. Where items have
-advantages, each goes onto the tokens of its step; a rollout with more or fewer items than steps is an error. OpenRLHF
-itself does not log lists.
+of the last step (`[[1.0]]` if it can have one item) or of `reward_func`. A list that the spec reads no column of, as in
+`correct / position`, has an item for each step. `reward` and `tokens` with `level: turn` are those of each step. Where
+items have advantages, each goes onto the tokens of its step; a rollout with more or fewer items than steps is an error.
+OpenRLHF itself does not log lists.
 
 Checkpoints contain the fingerprint of the spec; `--resume-changed` resumes from one of another spec.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards
-from rewardspec.adapters.common.lists import listed_columns
+from rewardspec.adapters.common.lists import listed_columns, lists_of_turns
 from rewardspec.adapters.common.liveness import LivenessTest
 from rewardspec.adapters.openrlhf.checks import FILLED_IN
 from rewardspec.adapters.openrlhf.rollouts import SWALLOWED, unlike_groups, values
@@ -55,7 +55,8 @@ class Filter:
             name: torch.cat([x.reshape(-1).cpu() for x in found if x is not None]) for name, found in columns.items()
         }
         try:
-            return self.liveness(tensors, len(group), step, total_steps).live
+            lengths = {n: [len(sample.rewardspec_turns.ranges) for sample in group] for n in lists_of_turns(self.spec)}
+            return self.liveness(tensors, len(group), step, total_steps, lengths or None).live
         except self.liveness.function.RolloutError as error:
             raise BindingError(f"--algo.dynamic_filtering_enable: {error}") from error
 

@@ -140,12 +140,11 @@ def _in_agent(module: ModuleType) -> None:
 def _in_samples_generator(module: ModuleType) -> None:
     def process(original):
         def wrapper(self, response, *args, **kwargs):
-            listed = listed_columns(_spec())
-            if not listed:
+            if not _spec().lists:
                 return original(self, response, *args, **kwargs)
             from rewardspec.adapters.openrlhf.turns import separated
 
-            response, turns = separated(response, list(listed))
+            response, turns = separated(response, list(listed_columns(_spec())))
             made = original(self, response, *args, **kwargs)
             setattr(made, TURNS, turns)
             return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rewardspec.adapters.common.rewards import scorer_of, weighed
 from rewardspec.rewards.reward import ScoringError
@@ -23,22 +24,16 @@ def for_openrlhf(
     allow_python: Allowed = False,
     functions: Mapping[str, Callable] = {},
 ) -> Callable[..., dict]:
-    """`reward_func` for OpenRLHF: tensors [N] of every column under `extra_logs`.
+    """`reward_func` for OpenRLHF: tensors [N] of every column under `extra_logs`; of a list's level N lists.
 
     A query is a prompt and its completion with end tokens, which are removed. ends: the texts of end tokens, as in
     `tokenizer.all_special_tokens`; by default any text that looks like one, such as `<|im_end|>` or `</s>`. The prompt
     in a query may be cut off at its beginning.
     The label is the column `answer`. `rewards` and `scores` are the weighted total as far as one rollout decides it
-    (`Spec.weighed`), for OpenRLHF's own logs: no advantage is computed from it. Raises ScoringError, also for a
-    spec whose functions return lists.
+    (`Spec.weighed`), for OpenRLHF's own logs: no advantage is computed from it. Lists need the adapter: OpenRLHF itself
+    logs one number for each rollout. Raises ScoringError.
     """
     scorer = scorer_of(spec, allow_python, functions)
-    if lists := {name: scorer.uses[name].of for name in scorer.names if scorer.uses[name].of is not None}:
-        named = ", ".join(f"`{name}` (of `{of}`)" for name, of in lists.items())
-        raise ScoringError(
-            f"{spec.name} measures a list for each rollout in {named}, and OpenRLHF's `extra_logs` hold one number for "
-            "each: reduce it in a function of your own, or train with TRL or verl"
-        )
     weigh = weighed(spec, scorer.names)
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence, **_) -> dict:
@@ -50,10 +45,10 @@ def for_openrlhf(
         ]
         found = scorer.required(rows)
         totals = torch.tensor(weigh(found))
-        logs = {
-            name: torch.tensor([math.nan if values[name] is None else values[name] for values in found])
-            for name in scorer.names
-        }
+        logs: dict[str, Any] = {name: [values[name] for values in found] for name in scorer.names}
+        for name in scorer.names:
+            if scorer.uses[name].of is None:
+                logs[name] = torch.tensor([math.nan if value is None else value for value in logs[name]])
         return {"rewards": totals, "scores": totals, "extra_logs": logs}
 
     reward_func.spec = spec  # type: ignore[attr-defined]  # for the adapter, which compares it with the run's

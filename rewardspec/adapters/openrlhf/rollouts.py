@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
-from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
 from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.openrlhf.checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
 from rewardspec.adapters.openrlhf.turns import Turns, column, token_advantages
@@ -111,6 +111,7 @@ class Advantages:
                 step=self.step,
                 total_steps=self.total_steps,
                 seed=self.seed,
+                lengths={name: [len(of.ranges) for of in self.turns] for name in lists_of_turns(self.spec)} or None,
                 state=self.state,
             )
         except self.function.RolloutError as error:

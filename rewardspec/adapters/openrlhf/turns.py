@@ -43,15 +43,19 @@ def separated(response: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[s
     """A response without the columns of lists in `extra_logs`, where OpenRLHF carries one number, and its turns.
 
     names: the columns. A list is a value of `extra_logs` that is one, at the last step; else the values of all steps,
-    None for a step without it.
+    None for a step without it. `[[1.0]]` is a list of one item, unless an earlier step has the name, too: `[1.0]` is a
+    number, as agents return them.
     """
     logs, steps = dict(response.get("extra_logs") or {}), response.get(STEPS)
     lists = {}
     for name in names:
         value = as_list(logs[name]) if name in logs else None
-        if isinstance(value, list) and not (steps and len(value) == 1):
-            lists[name] = value[0] if len(value) == 1 and isinstance(value[0], list) else value
-        elif steps and (name != "tokens" or any(name in step for step in steps)):
+        inner = value[0] if isinstance(value, list) and len(value) == 1 else None
+        if isinstance(inner, list) and not any(name in step for step in (steps or [])[:-1]):
+            lists[name] = inner
+        elif isinstance(value, list) and not (steps and len(value) == 1):
+            lists[name] = value
+        elif steps is not None and (name != "tokens" or any(name in step for step in steps)):
             lists[name] = [_number(step.get(name)) for step in steps]
         elif isinstance(value, list):
             lists[name] = value

@@ -12,7 +12,8 @@ in evaluation) are the mean of the spec's `total` and its deviation within group
 under `rewards/`, everything else under `rewardspec/`.
 
 A column of a list (`level: turn`) holds a list for each rollout, also if a reward function measures it. The advantage
-of an item goes onto the tokens of its stretch: a run of tokens that the model wrote, between those of tools.
+of an item goes onto the tokens of its stretch: a run of tokens that the model wrote, between those of tools. A list
+that the spec reads no column of, as in `correct / position`, has an item for each stretch.
 """
 
 from __future__ import annotations

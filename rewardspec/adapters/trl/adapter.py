@@ -15,7 +15,7 @@ import torch
 
 from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError, read_spec
-from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
 from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.common.stretches import check_stretches, counted
 from rewardspec.adapters.trl.checks import (
@@ -37,6 +37,7 @@ from rewardspec.adapters.trl.turns import (
     plain,
     stretch_of,
     tokens_by_stretch,
+    turns_of,
 )
 from rewardspec.function import State
 from rewardspec.scoring.permission import Allowed
@@ -137,8 +138,8 @@ class RewardSpecMixin(_Trainer):
         written: Any = None  # how many stretches each rollout has, [N], where items have the advantages
         if self._list is not None:
             written = self.accelerator.gather(counted(stretch_of(out)))
-        if written is not None and self._list not in self._lists.values():  # as in `correct / position`
-            moment["lengths"] = {self._list: written}
+        if turns := lists_of_turns(self.spec):
+            moment["lengths"] = dict.fromkeys(turns, self.accelerator.gather(turns_of(out)))
         result = self.advantage_function(columns, group_size, **moment, state=self.spec_state)
         if mode == "train":
             self.spec_state = result.state  # equal on every process: each has the rollouts of all

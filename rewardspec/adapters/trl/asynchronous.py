@@ -18,7 +18,7 @@ from os import PathLike
 
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards, read_spec
 from rewardspec.adapters.common.by_group import beyond_a_group
-from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
 from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.adapters.trl.adapter import own_functions
 from rewardspec.adapters.trl.checks import no_reward
@@ -75,6 +75,11 @@ def check_by_group(spec: Spec) -> None:
     if (of := list_of_advantage(spec)) is not None:
         problems.append(
             f"the advantage of {spec.name} is of the list `{of}`, and the worker has one advantage for each rollout"
+        )
+    elif turns := lists_of_turns(spec):
+        problems.append(
+            f"{spec.name} reads no column of the list `{turns[0]}`, and the worker does not count turns: read one that "
+            "a reward function of yours returns"
         )
     if problems:
         raise BindingError("\n".join([*problems, "AsyncGRPO scores one group at a time; use RewardSpecGRPOTrainer"]))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards
+from rewardspec.adapters.common.lists import lists_of_turns
 from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.spec import Spec
 
@@ -131,6 +132,12 @@ def check_settings(trainer, spec: Spec, move_rows: bool) -> None:
         problems.append(
             "`mask_truncated_completions=True` hides which tokens of a completion are a tool's, so `tokens` cannot "
             "be counted; pass a reward function called `tokens`, or remove that setting"
+        )
+    turns = lists_of_turns(spec)
+    if turns and tools and args.mask_truncated_completions:
+        problems.append(
+            "`mask_truncated_completions=True` hides which tokens of a completion are a tool's, so the items of "
+            f"`{turns[0]}` cannot be counted; read a column of that list, or remove that setting"
         )
     if problems:
         raise BindingError("\n".join(problems))

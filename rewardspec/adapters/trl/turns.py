@@ -68,6 +68,13 @@ def stretch_of(out: dict) -> torch.Tensor:
     return stretches(out["completion_mask"] * out.get("tool_mask", 1))
 
 
+def turns_of(out: dict) -> torch.Tensor:
+    """How many turns each rollout of a generation batch has, [B]: 1 without tools, also where TRL hides it."""
+    if "tool_mask" not in out:
+        return torch.ones_like(out["completion_mask"][:, 0])
+    return counted(stretch_of(out))
+
+
 def tokens_by_stretch(completion_ids: list[list[int]], out: dict) -> list[list[int]]:
     """How many tokens each stretch of each rollout has."""
     if "tool_mask" not in out:

@@ -48,16 +48,17 @@ class Filter:
             return [row.sum().item() for row in rows["rm_scores"]]
 
         rollouts = of_transfer_queue(self.trainer, batch, scores, advantages.wanted)
-        columns = advantages.columns(rollouts)
+        columns, lengths = advantages.columns(rollouts), advantages.lengths(rollouts) or {}
         places: dict[Hashable, list[int]] = {}
         for place, uid in enumerate(rollouts.groups):
             places.setdefault(uid, []).append(place)
         found: dict[Hashable, float | None] = {}
         for uid, at in places.items():
             group = {name: [values[i] for i in at] for name, values in columns.items()}
+            counts = {name: [values[i] for i in at] for name, values in lengths.items()} or None
             moment = self.trainer.global_steps, self.trainer.total_training_steps
             try:
-                group_is = self.liveness(group, len(at), *moment)
+                group_is = self.liveness(group, len(at), *moment, lengths=counts)
             except self.liveness.function.RolloutError as error:
                 raise BindingError(f"algorithm.filter_groups: in group {uid}: {error}") from error
             found[uid] = None if group_is.live else 0.0 if math.isnan(group_is.total) else group_is.total

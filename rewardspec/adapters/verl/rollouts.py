@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
-from rewardspec.adapters.common.lists import list_of_advantage, listed_columns
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
 from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.verl.turns import CALLS, TURNS, Written, items, of_turns
 from rewardspec.spec import Spec, compile
@@ -103,7 +103,13 @@ class Advantages:
             columns = self.columns(rollouts)
             self._check_tokens(rollouts)
             self.result = self.function(
-                columns, list(rollouts.groups), step=step, total_steps=total_steps, seed=self.seed, state=self.state
+                columns,
+                list(rollouts.groups),
+                step=step,
+                total_steps=total_steps,
+                seed=self.seed,
+                lengths=self.lengths(rollouts),
+                state=self.state,
             )
             self.state = self.result.state
             rows = [row for rows in rollouts.rows for row in rows]
@@ -120,6 +126,10 @@ class Advantages:
         """What to log of the last batch. rollouts_dropped: share of those that were started and have no response."""
         found: dict[str, float] = {} if self.result is None else self.result.metrics() | logged(self.state)
         return {f"rewardspec/{name}": value for name, value in (found | {"rollouts_dropped": self.dropped}).items()}
+
+    def lengths(self, rollouts: Rollouts) -> dict[str, list[int]] | None:
+        """How many turns each rollout has, for lists whose items are turns and that no column has."""
+        return {name: rollouts.written.counts.tolist() for name in lists_of_turns(self.spec)} or None
 
     def columns(self, rollouts: Rollouts) -> dict[str, list]:
         """The values of the columns that the spec reads. Raises BindingError for columns that nothing measures."""
