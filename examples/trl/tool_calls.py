@@ -15,11 +15,8 @@ import random
 import re
 from collections.abc import Sequence
 
-import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from from_scratch import supervise, tokenizer_of
+from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 VALUES = {
     "city": ("paris", "lima", "oslo", "cairo", "delhi", "rome", "tokyo", "quito"),
@@ -89,45 +86,11 @@ def _matched(text: str, gold: dict) -> float:
 
 def tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer with a token for each word of the prompts and each piece of the answers."""
-    words = {word for task in tasks() for text in (task["prompt"], written(task["gold"])) for word in text.split()}
-    vocabulary = {word: i for i, word in enumerate(["<pad>", "<eos>", "<unk>", *sorted(words)])}
-    model = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
-    model.pre_tokenizer = WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=model, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left"
-    )
-
-
-def random_model(words: PreTrainedTokenizerFast, seed: int) -> Qwen2ForCausalLM:
-    """A model with two layers and about 100,000 weights."""
-    torch.manual_seed(seed)
-    config = Qwen2Config(
-        vocab_size=len(words),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=64,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    return Qwen2ForCausalLM(config)
+    return tokenizer_of(text for task in tasks() for text in (task["prompt"], written(task["gold"])))
 
 
 def warm_up(model: Qwen2ForCausalLM, words: PreTrainedTokenizerFast, seed: int, examples: int, steps: int) -> None:
     """Supervised steps on a few answered tasks: the model then is unsure of the format and mostly wrong."""
     chosen = random.Random(seed).sample(tasks(), examples)
     rows = [(words(t["prompt"]).input_ids, [*words(written(t["gold"])).input_ids, 1]) for t in chosen]
-    longest = max(len(prompt) + len(answer) for prompt, answer in rows)
-    # On the left, as in generation: prompts of different length end together.
-    ids = torch.tensor([[0] * (longest - len(p) - len(a)) + p + a for p, a in rows])
-    mask = torch.tensor([[0] * (longest - len(p) - len(a)) + [1] * (len(p) + len(a)) for p, a in rows])
-    labels = torch.tensor([[-100] * (longest - len(a)) + a for _, a in rows])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    for _ in range(steps):
-        loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    supervise(model, [(prompt + answer, [0] * len(prompt) + [1] * len(answer)) for prompt, answer in rows], steps)

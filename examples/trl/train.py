@@ -9,6 +9,7 @@ same order; their specs differ in one line. On a CPU, without network.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -16,12 +17,15 @@ import pyarrow
 import pyarrow.parquet
 import torch
 from datasets import Dataset
-from tool_calls import correctness, format, random_model, tasks, tokenizer, warm_up
 from transformers import PrinterCallback
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
-from trl import GRPOConfig
 
 from rewardspec.adapters.trl import RewardSpecGRPOTrainer
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from from_scratch import options_of, random_model, settings
+from tool_calls import correctness, format, tasks, tokenizer, warm_up
 
 HERE = Path(__file__).resolve().parent
 SCHEMES = ("grpo", "gdpo")
@@ -73,29 +77,11 @@ def train(scheme: str, seed: int, options: argparse.Namespace) -> list[dict]:
     words = tokenizer()
     model = random_model(words, seed)
     warm_up(model, words, seed, options.warm_up_examples, options.warm_up_steps)
-    args = GRPOConfig(
-        output_dir=str(options.out / "trainer"),
-        seed=seed,
-        max_steps=options.steps,
-        num_generations=options.group,
-        per_device_train_batch_size=options.group * options.prompts,
-        learning_rate=options.learning_rate,
-        lr_scheduler_type="constant",
-        max_completion_length=20,
-        beta=0.0,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        save_strategy="no",
-        logging_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )
     trainer = LoggingTrainer(
         model,
         reward_funcs=[format, correctness],
         spec=HERE / f"tools_{scheme}.yaml",
-        args=args,
+        args=settings(options, seed, max_completion_length=20),
         train_dataset=Dataset.from_list(tasks()),
         processing_class=words,
     )
@@ -105,16 +91,9 @@ def train(scheme: str, seed: int, options: argparse.Namespace) -> list[dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    sizes = {"steps": 250, "group": 4, "prompts": 64, "learning_rate": 1e-3, "warm_up_steps": 40}
+    parser = options_of(__doc__.splitlines()[0], **sizes)
     parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=SCHEMES)
-    parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--group", type=int, default=4, help="rollouts a prompt")
-    parser.add_argument("--prompts", type=int, default=64, help="prompts a step")
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--warm-up-examples", type=int, default=32)
-    parser.add_argument("--warm-up-steps", type=int, default=40)
     options = parser.parse_args()
     torch.set_num_threads(1)
     set_verbosity_error()
