@@ -79,7 +79,7 @@ GROUPS = {
 MOMENTS = {
     "text": "x", "nan": float("nan"), "inf": float("inf"), "huge": 10**400, "negative": -1, "list": [1], "half": 0.5,
     "tensor": torch.tensor(3), "vector": torch.zeros(2), "numpy": np.float64(3), "true": True, "complex": 1j,
-    "meta": torch.tensor(1, device="meta"),
+    "meta": torch.tensor(1, device="meta"), "none": None,
 }  # fmt: skip
 
 
@@ -104,6 +104,56 @@ def test_any_column_and_any_groups():
         outcome(fn, {**GOOD, "a": [7] * 4}, groups)
     for given in (None, [1], "abc", {}, 3):
         assert isinstance(outcome(fn, given, 2), str)
+
+
+OF_ITEMS = """rewardspec: 1
+lists: {turn: {ordered: true}}
+signals:
+  kind: {values: [red, blue]}
+  seen: {values: [red, blue], level: turn, missing: ignore}
+  place: {id: true, level: turn, missing: ignore}
+  player: {id: true}
+  prompt: {id: true, level: group}
+  day: {id: true, level: batch}
+  x: {range: [0, 9], level: turn}
+components:
+  a: {values: [0, 1]}
+  t: {expr: returns(x), when: seen == red or kind == red}
+state: {held: {init: 0, range: [0, 9], by: prompt, update: held + mean(a)}}
+advantage: center(x, by=place) + center(t) + held + center(a, by=player) + (1 if place == day else 0)
+"""
+ITEMS = {
+    "kind": ["red"] * 4, "seen": [["red"], [], ["blue", None], ["red"]], "place": [[7], [], [None, "p"], [8]],
+    "player": [1, 2, 1, 2], "prompt": ["p"] * 4, "day": 7, "x": [[1], [], [2, 3], [4]], "a": [1, 0, 0, 1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_any_column_of_lists_ids_and_names(name):
+    """As a column, as the value of a rollout, and as an item."""
+    fn = made(OF_ITEMS)
+    state = {"state": fn.initial_state()}
+    assert outcome(fn, ITEMS, 4, **state).shape == (4,)
+    for what, odd in columns().items():
+        handed = [odd, [*[1] * 3, odd]]
+        if isinstance(ITEMS[name], list):
+            handed.append([odd, *ITEMS[name][1:]])
+        if isinstance(ITEMS[name], list) and isinstance(ITEMS[name][0], list):
+            handed.append([[odd], *ITEMS[name][1:]])
+        for value in handed:
+            assert outcome(fn, ITEMS | {name: value}, 4, **state) is not None, what
+            if name == "prompt":
+                one = {column: v if column == "day" else v[:1] for column, v in ITEMS.items()}
+                assert outcome(fn, one | {name: value}, 1, **state) is not None, what
+
+
+def test_a_name_that_is_nan_is_missing():
+    """As in a data frame."""
+    fn = made(
+        "rewardspec: 1\nsignals: {k: {values: [x, y]}}\ncomponents: {a: {values: [0, 1], when: k == x}}\nadvantage: a"
+    )
+    message = "column `k` is missing at rollout 1 of group 0: it should be one of x, y"
+    assert outcome(fn, {"a": [1, 0], "k": ["x", float("nan")]}, 2) == message
 
 
 @pytest.mark.parametrize("what", ["step", "total_steps", "seed"])

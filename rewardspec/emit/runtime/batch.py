@@ -22,7 +22,7 @@ from rewardspec.emit.runtime.layout import Layout, restored, sorted_layout
 
 def _moment(name, value):
     """`step`, `total_steps` or `seed` as a Python number; None if it was not passed."""
-    if value is None:
+    if value is None and name != "seed":
         return value
     try:
         number = value.item() if hasattr(value, "item") else value
@@ -166,6 +166,8 @@ class Batch:
         """A column in the order and type of the batch; missing values are 0 where the spec says `missing: zero`."""
         if "symbols" in options:
             x = self._codes(name, x, options["symbols"])
+            if x is None:
+                return None
         elif not isinstance(x, torch.Tensor):
             wrong = next((v for v in x if isinstance(v, (str, bytes))), None)
             self.problems.append(f"column `{name}` holds {wrong!r:.80}: it should hold numbers")
@@ -223,19 +225,21 @@ class Batch:
         return x
 
     def _codes(self, name, x, symbols):
-        """The index of each name in `symbols`; NaN for None."""
+        """The index of each name in `symbols`, NaN for a missing one; None for a column of numbers."""
         index = {symbol: float(i) for i, symbol in enumerate(symbols)}
         if isinstance(x, torch.Tensor) and x.dim() and x.is_floating_point() and bool(x.isnan().all()):
             return x  # every value is missing
         if isinstance(x, torch.Tensor):
             self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
-            return torch.zeros(len(x) if x.dim() else 1, device="cpu")
-        for row, value in enumerate(x):
-            if value is not None and value not in index and len(self.problems) < 20:
+            return None
+        absent = lambda v: v is None or (isinstance(v, float) and v != v)  # noqa: E731
+        codes = [math.nan if absent(v) else index.get(v) if isinstance(v, str) else None for v in x]
+        for row, code in enumerate(codes):
+            if code is None and len(self.problems) < 20:
                 self.problems.append(
-                    f"column `{name}` is {value!r:.80} at {self.place(row)}: it can be {', '.join(symbols)}"
+                    f"column `{name}` is {x[row]!r:.80} at {self.place(row)}: it can be {', '.join(symbols)}"
                 )
-        return torch.tensor([float("nan") if v is None else index.get(v, 0.0) for v in x], device="cpu")
+        return torch.tensor([0.0 if code is None else code for code in codes], device="cpu")
 
     def _coarse(self, name, x, level):
         """One value for each group, or for the batch, of a column that is equal within it; else a check fails."""

@@ -32,7 +32,7 @@ def _as_tensor(x, name):
         return x
     try:
         numbers = [float("nan") if v is None else float(v) for v in x]
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         wrong = next((v for v in x if not isinstance(v, (int, float, type(None)))), "a number too large for a float")
         raise RolloutError(f"column `{name}` holds {wrong!r:.80}: it should hold one number for each rollout") from None
     if any(abs(v) >= 2**53 for v in numbers):

@@ -53,7 +53,7 @@ def _as_ids(x, name):
         x = _as_tensor(x, name)
         if x.dtype is torch.uint64 or x.is_floating_point() or x.dim() > 1:
             return _as_ids(_floats(x) if x.is_floating_point() else x.tolist(), name)
-        return x.long()
+        return x.reshape(-1).long()
     if isinstance(x, (str, bytes)):
         return [x]
     try:

@@ -151,7 +151,7 @@ def _flat(x, name, lengths, ids=False):
     if not listed and lengths is not None:
         return _already_flat(rows, name, lengths)
     for i, row in enumerate(rows):
-        if not _is_list(row):
+        if not _is_list(row) or (isinstance(row, torch.Tensor) and not _plain(row)):
             raise RolloutError(f"column `{name}` is {row!r:.80} at rollout {i}: it should be a list")
     counts = torch.tensor([len(row) for row in rows], dtype=torch.long)
     parts = [_numbers(row) for row in rows if len(row)]

@@ -5,7 +5,7 @@ import math
 import torch
 
 from rewardspec.emit.runtime.columns import RolloutError, _expected, _too_large
-from rewardspec.emit.runtime.ids import _plain_id
+from rewardspec.emit.runtime.ids import _as_ids, _plain_id
 
 
 def _ends(options):
@@ -155,7 +155,8 @@ def _keys_of_groups(batch, column, name):
     rows = range(0, batch.n, batch.groups.blocks[0][2])
     if batch.order is not None:
         rows = sorted(batch.groups.first.tolist())
-    if hasattr(column, "tolist"):  # a tensor or an array
+    column = _as_ids(column, name)
+    if isinstance(column, torch.Tensor):
         column = column.tolist()
     keys = []
     for row in rows:
