@@ -131,6 +131,15 @@ def reduced(
     if REDUCTIONS[name].keeps_level and over is Level.BATCH and x.level is Level.GROUP:
         x = graph.spread(x)
     if finest((mask.level, x.level)) is not x.level:
+        if ctx.site is not None and text in ctx.prelude.columns:  # a dialect counts by it
+            ctx.fail(
+                "wrong-level",
+                f"the dialect `{ctx.declared.dialect}` whitens by `{text}`, one number for each {x.level}, and this is "
+                f"one for each {mask.level}",
+                expr.span,
+                help="whiten one of each rollout, such as `sum(x, over=rollout)`, or leave the step out, as `decoupled` "
+                "does, or the dialect",
+            )
         ctx.fail(
             "wrong-level",
             f"`where` has more values than `{text}`, which is one for {_part(x.level)}",

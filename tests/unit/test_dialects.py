@@ -207,6 +207,25 @@ def test_dialect_reads_the_column_of_the_specs_own_signal():
         fn({"a": [0, 1], "tokens": [10, 1]}, 2)
 
 
+def test_dialect_that_whitens_by_tokens_says_that_it_has_none_of_items():
+    text = """rewardspec: 1
+lists: {turn: {}}
+signals: {called: {values: [0, 1], level: turn}}
+components: {tool: {expr: called}, correct: {values: [0, 1]}}
+advantage: gdpo
+"""
+    for dialect in ("verl", "openrlhf"):
+        with pytest.raises(rewardspec.SpecError) as error:
+            rewardspec.loads(text).under(dialect)
+        (said,) = error.value.diagnostics
+        assert said.message == (
+            f"the dialect `{dialect}` whitens by `tokens`, one number for each rollout, and this is one for each turn"
+        )
+        assert "`decoupled`" in said.help and said.span.text == "gdpo"
+    for dialect in ("trl", "nemo_rl"):
+        rewardspec.loads(text).under(dialect)
+
+
 def test_dialect_that_does_not_go_with_a_spec_is_an_error():
     text = (
         "rewardspec: 1\nsignals: {tokens: {values: [few, many]}}\ncomponents: {a: {values: [0, 1]}}\nadvantage: gdpo\n"
