@@ -42,15 +42,18 @@ components:
   correct: {values: [0, 1]}
   form: {values: [0, 1], weight: 0.5}
   style: {range: [0, 1], missing: ignore, weight: 1 - progress}
-  ended: {expr: 1 - truncated, weight: 1 - progress}
+  ended: {expr: 1 - truncated, weight: (1 - progress) * ends}
   coded: {expr: correct, when: data_source == code, weight: 1 - progress}
   evens: {expr: "mean(even, over=rollout)", weight: 1 - progress}
 condition:
   tokens: {high: high, low: low}
   template: "goal {token}"
   prior: {high: 0.5}
+state:
+  ends: {init: 1, range: [0, 9], update: "ends + mean(correct, over=batch) / 3"}
 advantage: gdpo
 """
+SAVED = {"ends": 2.125}  # at the step that a run resumes from
 
 REWARD = """\
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
@@ -140,7 +143,7 @@ hydra.run.dir=FOLDER/hydra
 @pytest.fixture(scope="module")
 def v1(files):
     """A run that resumes from a checkpoint after its first step."""
-    (files / "global_step_1").mkdir()
+    record.write(files / "global_step_1", rewardspec.loads(SPEC).under("verl"), 7, SAVED)
     resumed = "trainer.resume_mode=resume_path", "trainer.resume_from_path=FOLDER/global_step_1"
     more = "trainer.total_training_steps=3", "trainer.total_epochs=2", "trainer.test_freq=3"
     more = *more, "trainer.save_freq=3", "trainer.default_local_dir=FOLDER/checkpoints"
@@ -184,8 +187,10 @@ def data_source(row):
     return ["math", "code"][int(re.search(r"add (\d)", row["text"])[1]) % 2]
 
 
-def test_advantages_of_a_run_are_those_of_the_compiled_spec(run):
+def test_advantages_of_a_run_are_those_of_the_compiled_spec(run, files):
+    """Also its state: V1 goes on at that of the checkpoint, and leaves its own in the last."""
     fn = rewardspec.compile(rewardspec.loads(SPEC), dialect="verl")
+    state = fn.initial_state() if run.steps[0] == 1 else SAVED
     for step in run.steps:
         rows = rollouts(run, step)
         columns = {name: [row["info"][name] for row in rows] for name in ("correct", "form", "style")}
@@ -195,11 +200,16 @@ def test_advantages_of_a_run_are_those_of_the_compiled_spec(run):
         columns["data_source"] = [data_source(row) for row in rows]
         columns["truncated"] = [int(length(row) == LONGEST and row["responses"][LONGEST - 1] != EOS) for row in rows]
         assert None in columns["style"] and {0, 1} == {*columns["truncated"]}
-        out = fn(columns, [row["uid"] for row in rows], step=step, total_steps=run.steps[-1], seed=7)
+        moment = {"step": step, "total_steps": run.steps[-1], "seed": 7}
+        out = fn(columns, [row["uid"] for row in rows], **moment, state=state)
         close(one_each(rows), out.advantages)
         expected = {f"rewardspec/{name}": value for name, value in out.metrics().items()}
-        expected["rewardspec/rollouts_dropped"] = 0
+        expected |= {"rewardspec/rollouts_dropped": 0, "rewardspec/state/ends": out.state["ends"]}
         assert run.metrics[step] == pytest.approx(expected, abs=1e-6)
+        assert out.state != state
+        state = out.state
+    if run.steps[0] > 1:
+        assert record.read(files / "checkpoints" / f"global_step_{step}")["state"] == pytest.approx(state, abs=1e-6)
 
 
 def test_gdpo_of_a_run_is_what_verls_own_gdpo_gives_where_it_runs(run):
@@ -250,7 +260,7 @@ def test_checkpoints_of_a_run_hold_its_fingerprint_and_are_asked_for_it(v1, file
     found = record.read(files / "checkpoints" / "global_step_3")
     spec = rewardspec.loads(SPEC).under("verl")
     assert (found["fingerprint"], found["seed"], found["spec"]) == (spec.fingerprint, 7, SPEC)
-    assert "global_step_1 has no record of its spec" in v1.said
+    assert "has no record of its spec" not in v1.said
 
 
 # What ends a run before it trains: what is raised here ends it, as nothing between here and `main_ppo` catches it
