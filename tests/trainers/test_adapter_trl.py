@@ -171,6 +171,15 @@ def test_state_goes_from_batch_to_batch_and_evaluation_changes_none(tmp_path, ki
     assert prices == [g["state"]["price"] for g in of(run.generations, "train")]
 
 
+def test_a_run_that_resumes_under_another_spec_says_so(tmp_path, caplog):
+    changes = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    trainer(tmp_path, TOKENS, reward_funcs=[digit], changes=changes).train()
+    for text, said in ((TOKENS, 0), (TOKENS.replace("dr_grpo", "grpo"), 1)):
+        again = trainer(tmp_path / "again", text, reward_funcs=[digit], changes=changes)
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+        assert caplog.text.count("checkpoint-1 was trained under 'tokens', fingerprint") == said, caplog.text
+
+
 def test_state_is_saved_and_a_resumed_run_equals_one_that_was_not_cut(tmp_path):
     changes = {"save_strategy": "steps", "save_steps": 2}
     run = trainer(tmp_path, CARRIED, changes=changes)

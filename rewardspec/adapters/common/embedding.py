@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rewardspec.adapters.common.lists import listed_columns
 from rewardspec.spec import Spec
 from rewardspec.text.quoting import comment, python_file
 
@@ -36,7 +37,8 @@ def reward_file(spec: Spec, given: Given, filled: Sequence[str], target: str, na
     if not spec.uses:
         return {}
     left = ", ".join(others(spec, filled))
-    note = [f"It does not measure {left}: add these to the values that it returns."] if left else []
+    also = ", or to `extra_info` of the data set" if target == "verl" else ""
+    note = [f"It does not measure {left}: add these to the values that it returns{also}."] if left else []
     constants = f", constants={dict(given.constants)!r}" if given.constants else ""
     needed = any(use.python is not None for use in spec.uses.values())
     permission = f", allow_python={given.allowed!r}" if needed else ""
@@ -57,7 +59,8 @@ def asks_for(spec: Spec, filled: Sequence[str], own: str) -> str:
     if spec.uses:
         left = ", ".join(others(spec, filled))
         return "the one next to this" + (f", with {left} added" if left else "")
-    names = ", ".join(others(spec, filled))
+    lists = listed_columns(spec)
+    names = ", ".join(f"{name} (a list for each rollout)" * (name in lists) or name for name in others(spec, filled))
     return f"returns {own}" + (f" and {names}" if names else "")
 
 

@@ -38,16 +38,26 @@ def compare(found: object, spec: Spec, where: str, option: str) -> str | None:
     """
     if not isinstance(found, Mapping) or not isinstance(found.get("fingerprint"), str):
         return f"{where} has no record of its spec"
-    if found["fingerprint"] == spec.fingerprint:
+    if (other := other_spec(found, spec, where)) is None:
         return None
-    theirs, then = shorten(str(found.get("name", ""))), shorten(str(found.get("rewardspec", "")))
+    then = shorten(str(found.get("rewardspec", "")))
     versions = (
         "" if then == __version__ else f"; it was written by rewardspec {then or 'of unknown version'}, and this is "
     )
     raise BindingError(
-        f"{where} was trained under {theirs!r}, fingerprint {shorten(found['fingerprint'])}, and this run is under "
-        f"{shorten(spec.name)!r}, fingerprint {spec.fingerprint}: resume with the same spec, constants and dialect, "
+        f"{other}: resume with the same spec, constants and dialect, "
         f"or add {option}{versions and versions + __version__ + ', which may read the spec differently'}"
+    )
+
+
+def other_spec(found: object, spec: Spec, where: str) -> str | None:
+    """A line if a checkpoint was trained under another spec; None if under this one, or if it has no record."""
+    told = found.get("fingerprint") if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping) or not isinstance(told, str) or told == spec.fingerprint:
+        return None
+    return (
+        f"{where} was trained under {shorten(str(found.get('name', '')))!r}, fingerprint {shorten(told)}, and this run "
+        f"is under {shorten(spec.name)!r}, fingerprint {spec.fingerprint}"
     )
 
 

@@ -85,7 +85,8 @@ class RewardSpecMixin(_Trainer):
     allow_python: the user functions (`python:`) that may be imported if `reward_funcs` has none of their name: True for
     all, or modules.
     Where items of a list have the advantages, they go onto the tokens of each item: `out["advantages"]` is [B, T].
-    The state of a spec with `state:` begins with every run of `train`, and is saved with the trainer's checkpoints.
+    The state of a spec with `state:` begins with every run of `train`, and is saved with the trainer's checkpoints. So is
+    the spec's fingerprint: a run that resumes under another spec logs a warning.
     All random draws, also of reward tokens, depend only on `args.seed` and the step.
     Raises SpecError for a spec with errors, BindingError for one that contradicts the trainer.
     """
@@ -168,7 +169,7 @@ class RewardSpecMixin(_Trainer):
         return out
 
     def _save_checkpoint(self, model, trial):
-        if self.spec_state is not None and self.args.should_save:
+        if self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             record.write(folder, self.spec, self.args.seed, self.spec_state)
         return super()._save_checkpoint(model, trial)
@@ -177,7 +178,10 @@ class RewardSpecMixin(_Trainer):
         checkpoint = kwargs.get("resume_from_checkpoint")
         self.spec_state = self.advantage_function.initial_state()
         if checkpoint is not None:
-            self.spec_state = restored(record.read(checkpoint), self.advantage_function, f"the checkpoint {checkpoint}")
+            found, where = record.read(checkpoint), f"the checkpoint {checkpoint}"
+            if other := record.other_spec(found, self.spec, where):
+                logger.warning(printed(other))
+            self.spec_state = restored(found, self.advantage_function, where)
         return super()._inner_training_loop(*args, **kwargs)
 
     def _moment(self) -> tuple[int, int | None]:

@@ -20,6 +20,7 @@ LONGEST_CRITERION = 10_000  # characters
 CRITERIA = {"each": "criterion", "all": "criteria"}  # the place that holds them in a template, by what a call is about
 _PLACES = ("prompt", "completion", "answer", "fence")
 _PLACE = re.compile(r"\{(\w+)\}")
+_BREAKS = {ord(x): f"\\u{ord(x):04x}" for x in "\x85\u2028\u2029"}  # of lines, which JSON leaves in a text
 _CONTROL_TOKEN = re.compile(r"<(?=([|｜])[^<>|｜\s]{1,40}\1>)")  # of Qwen, Llama, gpt-oss, DeepSeek
 
 
@@ -126,4 +127,5 @@ def criteria_of(given: object) -> list[str]:
 
 def numbered(criteria: Sequence[str]) -> str:
     """Criteria as lines, each a number and the text in quotes: no line break in a text can pass for another one."""
-    return "\n".join(f"{i}. {json.dumps(text, ensure_ascii=False)}" for i, text in enumerate(criteria, 1))
+    quoted = [json.dumps(text, ensure_ascii=False).translate(_BREAKS) for text in criteria]
+    return "\n".join(f"{i}. {text}" for i, text in enumerate(quoted, 1))
