@@ -137,8 +137,8 @@ def reduced(
                 f"the dialect `{ctx.declared.dialect}` whitens by `{text}`, one number for each {x.level}, and this is "
                 f"one for each {mask.level}",
                 expr.span,
-                help="whiten one of each rollout, such as `sum(x, over=rollout)`, or leave the step out, as `decoupled` "
-                "does, or the dialect",
+                help="whiten one of each rollout, such as `sum(x, over=rollout)`, leave the step out, as `decoupled` "
+                "does, or leave the dialect out",
             )
         ctx.fail(
             "wrong-level",

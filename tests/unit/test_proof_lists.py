@@ -233,10 +233,29 @@ def test_logs_with_nested_lists_are_replayed(tmp_path):
         assert getattr(found.signal, name) == pytest.approx(said[name], abs=1e-6)
     assert found.signal.spread == pytest.approx(said["advantage_spread"], abs=1e-6)
     assert sum(found.signal.shares.values()) == pytest.approx(1, abs=1e-5)
-    with pytest.raises(ValueError, match="has an advantage for each turn"):
-        rewardspec.diff(spec, spec, rollouts=log)
     summed = [rewardspec.loads(HEAD % (tool, "grpo")) for tool in ("sum(called, over=rollout)", "outcome")]
     assert rewardspec.diff(*summed, rollouts=log).logged.changed > 0
+
+
+def test_advantages_of_items_are_compared_on_a_log(tmp_path):
+    """Two groups; in the second nothing is called. By hand: z-scores of two are 0.707 and -0.707."""
+    rows = [(0, 1, [1, 0]), (0, 0, [1]), (1, 1, [0]), (1, 0, []), (2, 1, []), (2, 1, [])]
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"group": g, "outcome": o, "called": c}) + "\n" for g, o, c in rows))
+    specs = [rewardspec.loads(HEAD % ("called", text)) for text in ("outcome", "outcome - called", "called")]
+    assert rewardspec.diff(specs[1], specs[1], rollouts=log).is_none
+    found = rewardspec.diff(specs[1], specs[2], rollouts=log).logged  # 0, 1 | -1 || 1 and 1, 0 | 1 || 0
+    assert (found.rollouts, found.groups, found.changed, found.groups_changed) == (6, 3, 3, 2)
+    assert (found.signs, found.died, found.revived, found.moved) == (1, 0, 0, pytest.approx((1 + 1 + 2 + 1) / 4))
+    assert found.example[0] == ({"outcome": 1, "called": [1, 0]}, [0, 1], [1, 0]) and found.example[1][1:] == (
+        [-1],
+        [1],
+    )
+    found = rewardspec.diff(specs[0], specs[2], rollouts=log).logged  # 1, 1 | 0 || 1 and 1, 0 | 1 || 0
+    assert (found.changed, found.moved, found.example[0][1:]) == (3, pytest.approx(3 / 4), (1, [1, 0]))
+    two = HEAD.replace("lists: {", "lists: {call: {}, ") % ("called", "position(call) + 0 * outcome")
+    with pytest.raises(ValueError, match="one spec has an advantage for each call, the other for each turn"):
+        rewardspec.diff(specs[1], rewardspec.loads(two), rollouts=log)
 
 
 def test_a_finding_shows_a_group_with_lists_and_claims_nothing_of_longer_ones():

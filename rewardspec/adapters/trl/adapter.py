@@ -85,8 +85,8 @@ class RewardSpecMixin(_Trainer):
     allow_python: the user functions (`python:`) that may be imported if `reward_funcs` has none of their name: True for
     all, or modules.
     Where items of a list have the advantages, they go onto the tokens of each item: `out["advantages"]` is [B, T].
-    The state of a spec with `state:` begins with every run of `train`, and is saved with the trainer's checkpoints. So is
-    the spec's fingerprint: a run that resumes under another spec logs a warning.
+    The state of a spec with `state:` begins with every run of `train`, and is saved with the trainer's checkpoints. So
+    is the spec's fingerprint: a run that resumes under another spec logs a warning.
     All random draws, also of reward tokens, depend only on `args.seed` and the step.
     Raises SpecError for a spec with errors, BindingError for one that contradicts the trainer.
     """
