@@ -15,13 +15,14 @@ from rewardspec.text.shown import shown
 
 PREFIX = "scored/"  # of the columns that `score` adds: `scored/correct`, `scored/advantage`
 GROUP_KEYS = (
+    "rewardspec/group",
     "group",
     "uid",
     "prompt_id",
     "prompt",
     "input",
 )  # trainers' names for the prompt of a rollout, the best first
-STEP_KEYS = ("step", "global_step")
+STEP_KEYS = ("rewardspec/step", "step", "global_step")
 ALIASES = {"tokens": ("completion_length", "response_length", "num_tokens")}  # trainers' names
 LARGEST_STEP = 2**53
 

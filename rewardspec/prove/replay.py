@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, values_of
+from rewardspec.logs.rollout_log import about_of
 from rewardspec.logs.rows import BadLog, Unread, each_row, located, read_rows
 from rewardspec.prove.liveness import Liveness
 from rewardspec.spec import Spec, compile
@@ -17,11 +18,15 @@ from rewardspec.spec import Spec, compile
 
 @dataclass(frozen=True)
 class Log:
-    """Logged rollouts: the columns of the spec, and the group and step of each rollout."""
+    """Logged rollouts: the columns of the spec, and the group and step of each rollout.
+
+    about: what a file of our own rollout log says of its batch.
+    """
 
     columns: dict[str, list[object]]
     groups: list[Hashable]
     steps: list[Hashable]
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = PREFIX) -> Log:
@@ -39,7 +44,8 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = 
         key, step = group_key(rows, found, group_by, held.values()), step_key(rows)
     except BadLog as error:
         raise BadLog("\n".join([*([located(path, problems)] if problems else []), str(error)])) from None
-    log = Log({name: [] for name in held}, [], [])
+    about = (None if rows.table is None else about_of(rows.table.schema)) or {}
+    log = Log({name: [] for name in held}, [], [], about)
     for number, row in flatted:
         try:
             of = step  # the field that an error is about
@@ -74,19 +80,27 @@ class Replay:
 def by_step(spec: Spec, log: Log, total_steps: int | None = None) -> Iterator[tuple[list[int], Any]]:
     """The rows and the Result of each step of a log, computed as one batch. Raises BadLog.
 
-    The state of a spec begins at its first value and is carried through the steps in their order.
+    The state of a spec begins at its first value and is carried through the steps in their order. In a file of our own
+    rollout log it is that of the run, if it is a run of this spec; so are the number of steps and the seed.
     """
     fn = compile(spec)
     places: dict[Hashable, list[int]] = {}
     for i, step in enumerate(log.steps):
         places.setdefault(step, []).append(i)
-    last = total_steps or max((step for step in places if isinstance(step, int)), default=None)
-    state = fn.initial_state()
+    told = log.about if {*places} == {log.about.get("step")} else {}
+    last = (
+        total_steps or told.get("total_steps") or max((step for step in places if isinstance(step, int)), default=None)
+    )
+    state, seed = fn.initial_state(), told.get("seed", 0)
+    if state is not None and told.get("state") and told.get("fingerprint") == spec.fingerprint:
+        state = fn.checked_state(told["state"])
     for step, rows in places.items() if state is None else sorted(places.items()):  # state goes from step to step
         columns = {name: [values[i] for i in rows] for name, values in log.columns.items()}
         ids = [log.groups[i] for i in rows]
         try:
-            out = fn(columns, ids, step=step if isinstance(step, int) else None, total_steps=last, state=state)
+            out = fn(
+                columns, ids, step=step if isinstance(step, int) else None, total_steps=last, seed=seed, state=state
+            )
         except ValueError as error:
             raise BadLog(f"{spec.name}, step {step}: {error}") from None
         state = out.state
