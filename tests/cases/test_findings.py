@@ -512,6 +512,7 @@ def test_merged_groups_are_those_that_are_counted_one_by_one(seed):
 FEW_VALUES = 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [None, FEW_VALUES])
 @pytest.mark.parametrize("seed", range(20))
 def test_share_of_dead_groups_is_that_of_all_groups_tried_one_by_one(seed, most, monkeypatch):
@@ -594,6 +595,7 @@ BELOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("above", "below"), list(product(ABOVE, BELOW)))
 def test_divisor_is_tiny_where_a_group_shows_it(above, below):
     text = (
@@ -637,6 +639,7 @@ WHOLE += [
 WHOLE += ["center(a) ** 0.5", "minmax(a) - loo(b)", "quantile(b, 0.5, where=a) if any(a) else 0", "1 / sum(a)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["", "keep: any(a)\n"])
 @pytest.mark.parametrize("advantage", WHOLE)
 def test_advantage_is_undefined_where_the_compiled_function_raises(advantage, keep):
@@ -660,6 +663,7 @@ LENGTHS = ["min(tokens / 4000, 1)", "tokens <= 4000", "ramp(tokens, 3000, 4000)"
 LENGTHS += ["floor(tokens / 500)", "overlong(tokens, 8192, 4096)", "1 / (1 + tokens)", "round(tokens / 1000) / 1000"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("scheme", ["grpo", "gdpo", "dr_grpo", "center(length) / max(std(length), 0.1)"])
 def test_one_unit_decides_where_two_lengths_next_to_each_other_show_it(length, scheme):
@@ -746,6 +750,7 @@ PIECES += ["(1 if b > 0 else -1)", "mean(b) * center(a)", "(center(a) if count(b
 KEEPS = ["", "keep: all(present(b))\n", "keep: min(b) > 0\n", "keep: any(a)\n", "keep: sum(b) > 0\n"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60 * FUZZ))
 def test_one_missing_value_does_what_is_said(seed):
     """Held against the compiled function, on the group that is shown; and nothing is said where it never happens."""
@@ -815,6 +820,7 @@ def random_condition(draw, depth=2):
     return f"{draw.choice(TERMS)} {draw.choice(['<', '<=', '>', '>=', '==', '!='])} {limit}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_what_never_or_always_holds_does_so_in_every_group_that_is_drawn(seed):
     """`gate-never-opens`, `gate-always-open`, `keep-never-holds` and `outcome-decided` claim it of all groups."""

@@ -277,6 +277,7 @@ def batch(domains, seed):
     return {name: [float(row[name]) for _, row in rows] for name in domains}, [group for group, _ in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_advantages_are_those_of_the_formula(name):
     formula, domains = METHODS[name]

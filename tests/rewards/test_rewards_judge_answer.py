@@ -77,6 +77,7 @@ def test_score_is_the_judges_last_word(text, score):
     assert find_score(text, TIERS) == score
 
 
+@pytest.mark.slow
 @settings(max_examples=200 * FUZZ)
 @given(
     st.lists(

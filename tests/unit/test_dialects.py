@@ -15,7 +15,10 @@ pytest.importorskip("verl")
 
 import rewardspec
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # what importing a trainer says is not about us
+]
 
 NAMES, WEIGHTS = "abc", [1.0, 0.3, -2.0]
 SEEDS = pytest.mark.parametrize("seed", range(3))

@@ -103,6 +103,7 @@ def within(column, value):
     return value if value in column.values else column.values[-1]
 
 
+@pytest.mark.slow
 def test_random_specs_have_the_values_of_the_compiled_function():
     said = Counter()
     for seed in range(60):

@@ -57,6 +57,7 @@ def by_loop(columns, groups):
     return found
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_ids_are_what_python_says_is_equal(data):

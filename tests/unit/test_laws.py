@@ -311,6 +311,7 @@ def test_advantages_are_finite_or_an_error_names_the_rollout(expression):
 # 6. The same bits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [8, "ragged"])
 @EVERY_SCHEME
 def test_same_bits_on_repetition_and_from_the_written_module(scheme, groups, tmp_path):

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 from places import PACKAGE
@@ -11,6 +12,7 @@ LAYERS = [  # of docs/design.md, from the top; rooms of one layer do not know ea
     {"cli"},
     {"api"},
     {"adapters"},
+    {"runs"},
     {"lint"},
     {"prove"},
     {"groups"},
@@ -34,9 +36,18 @@ FORWARDS = {"__init__.py", "rewards/__init__.py", "adapters/trl/__init__.py"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path):
     """Every module that a file imports when it runs, also inside its functions, with the line."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(_imports(path, parsed(path)))
+
+
+def _imports(path, tree):
     for_types = {
         node
         for part in ast.walk(tree)
@@ -79,7 +90,7 @@ def test_imports_go_down(path):
 
 def test_names_are_looked_up_late_in_known_places_alone():
     for path in FILES:
-        made = {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if hasattr(node, "name")}
+        made = {node.name for node in parsed(path).body if hasattr(node, "name")}
         assert "__getattr__" not in made or path.relative_to(PACKAGE).as_posix() in FORWARDS, path
 
 

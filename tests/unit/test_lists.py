@@ -86,6 +86,7 @@ EXPRESSIONS = tuple(reductions({"outcome": [0.0], "called": [[0.0]], "cost": [[0
 FUNCTIONS = {text: compiled(f"{text} + 0 * called") for text in EXPRESSIONS}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60, derandomize=True, database=None)
 @given(batches())
 def test_every_reduction_and_place_is_a_loop(batch):
@@ -110,6 +111,7 @@ def zscores(values, groups):
     return result
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60, derandomize=True, database=None)
 @given(batches())
 def test_decoupled_normalises_each_component_at_its_own_level(batch):

@@ -70,6 +70,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [{}, {"called": 0.3, "outcome": 0.25}], ids=["evenly", "at rates"])
 @pytest.mark.parametrize(("tool", "advantage"), CASES, ids=[advantage for _, advantage in CASES])
 def test_counts_and_signal_are_those_of_all_groups(tool, advantage, rates):
@@ -123,6 +124,7 @@ GUARANTEES = """guarantees:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("items", [1, 2])
 @pytest.mark.parametrize("advantage", ["decoupled", "outcome - mean(outcome) + 1.6 * (tool - mean(tool))"])
 def test_verdicts_are_those_of_all_groups(advantage, items):
@@ -196,6 +198,7 @@ def test_rates_of_more_than_an_item_are_refused(tool, name, words):
         rewardspec.simulate(spec, 2, rates={name: 0.5})
 
 
+@pytest.mark.slow
 def test_commands_say_how_long_the_lists_were(tmp_path):
     spec = tmp_path / "turns.yaml"
     spec.write_text(HEAD % ("called", "decoupled") + GUARANTEES)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CASES = Path(__file__).parents[1] / "cases" / "findings"
 FILES = (
     "schedule-out-of-reach",
@@ -17,6 +19,8 @@ FILES = (
 PROGRAM = """
 import hashlib, re, sys
 from pathlib import Path
+
+import pytest
 import rewardspec
 
 shift = int(sys.argv[1])
@@ -44,6 +48,7 @@ advantage: center(a + b) + zscore(d) - mean(c)
 """
 
 
+@pytest.mark.slow
 def test_a_spec_comes_to_the_same_text_in_every_process(tmp_path):
     (tmp_path / "extra.md").write_text(EXTRA)
     files = [str(CASES / f"{name}.md") for name in FILES]

@@ -283,6 +283,7 @@ def batches(draw):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_rule_keeps_every_value(rule):
     cases = applicable(rule)
