@@ -1,0 +1,221 @@
+"""What a spec makes of the steps of a run: arrays of advantages, rewards and shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rewardspec.function import AdvantageFunction, State
+from rewardspec.groups.batch import normalisation, without_batch
+from rewardspec.ir.node import Node, walk
+from rewardspec.lint.facts import Facts
+from rewardspec.logs.columns import ALIASES, listed, values_of
+from rewardspec.logs.rows import BadLog, located
+from rewardspec.logs.run import Step
+from rewardspec.ops.domain import Level
+from rewardspec.runs.moments import Numbers, extremes
+from rewardspec.spec import Spec, compile
+from rewardspec.text.diagnostics import did_you_mean
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A step under a spec: N rollouts in P groups, as arrays.
+
+    of: [N] the number of each rollout's group. sizes: [P].
+    advantages: [N]; of an advantage with a value for each item the mean over a rollout's items, 0 of none.
+    low, high: [P] the least and greatest advantage of a group, of items if it has a value for each.
+    before: [N] the advantage before the batch's normalisation; `advantages` if there is none, None if it is not known.
+    rewards: name to [N], shaped values, of items their mean; NaN is missing.
+    shares: name to [N], the size of the component's share of the advantage, of items their sum; None if the advantage
+        is no sum of shares.
+    weights: name to the mean size of the component's weight.
+    total: [N], None if the spec has none. right: [N], None without a declared outcome. kept: [P].
+    """
+
+    step: Step
+    of: Codes
+    sizes: Codes
+    advantages: Numbers
+    low: Numbers
+    high: Numbers
+    before: Numbers | None
+    rewards: Mapping[str, Numbers]
+    shares: Mapping[str, Numbers] | None
+    weights: Mapping[str, float]
+    total: Numbers | None
+    right: NDArray[np.bool_] | None
+    kept: NDArray[np.bool_]
+
+    @cached_property
+    def dead(self) -> NDArray[np.bool_]:
+        """[P] whether all advantages of a group are equal, to within rounding."""
+        size = np.maximum(np.abs(self.low), np.abs(self.high))
+        found: NDArray[np.bool_] = ~(self.high - self.low > 4 * np.finfo(np.float32).eps * size)
+        return found
+
+    @cached_property
+    def rights(self) -> Codes | None:
+        """[P] how many rollouts of a group are right."""
+        return (
+            None
+            if self.right is None
+            else np.bincount(self.of, weights=self.right, minlength=len(self.sizes)).astype(np.int64)
+        )
+
+    @cached_property
+    def lengths(self) -> Numbers | None:
+        """[N] the length of each rollout: its tokens, else the characters of its completion; None without either."""
+        columns = self.step.columns
+        name = next((n for n in ("tokens", *ALIASES["tokens"]) if n in columns), None)
+        if name is not None:
+            return np.array([np.nan if v is None else float(v) for v in columns[name]])
+        texts = columns.get("completion")
+        return None if texts is None else np.array([np.nan if t is None else float(len(t)) for t in texts])
+
+
+class Replayed:
+    """A spec that is asked about the steps of a run, one after another. State goes from step to step."""
+
+    def __init__(self, spec: Spec, total_steps: int | None = None):
+        self.spec, self.total_steps = spec, total_steps
+        self.function = compile(spec)
+        self.state: State | None = self.function.initial_state()
+        program = spec.program
+        self.normalised = normalisation(program.graph, program.advantage) != "none"
+        root, alone = without_batch(program.graph, program.advantage)
+        self.before = measure(spec, root) if self.normalised and alone else None
+        self.outcome = Facts(spec).outcome
+        self.right: AdvantageFunction | None = None
+        if self.outcome is not None:
+            own = spec if self.outcome.how == "declared" else spec.varied(outcome=self.outcome.expr)
+            graph, truth = own.program.graph, own.program.outcome
+            assert truth is not None, "it was declared"
+            self.right = measure(own, graph.if_(truth.holds, graph.const(1), graph.const(0)))
+
+    def columns(self, step: Step, names: Sequence[str]) -> dict[str, Any]:
+        """The values of columns as the compiled function takes them. Raises BadLog, which names all that is wrong."""
+        found: dict[str, Any] = {}
+        gaps, problems = [], []
+        for name in names:
+            called = next((n for n in (name, *ALIASES.get(name, ())) if n in step.columns), None)
+            if called is None:
+                near = did_you_mean(name, list(step.columns))
+                gaps.append(f"`{name}`" + (f" ({near})" if near else ""))
+                continue
+            column, values = self.spec.program.columns[name], []
+            for i, value in enumerate(step.columns[called]):
+                try:
+                    values.append(values_of(column, value))
+                except ValueError as error:
+                    problems.append((i, f"`{called}` {error}"))
+            plain = not (column.level.listed or column.domain.symbols or column.domain.ids)
+            found[name] = np.array([np.nan if v is None else v for v in values], float) if plain else values
+        if gaps:
+            lacks = f"the log has no column {', '.join(gaps)}, which {self.spec.name} reads"
+            raise BadLog(f"{lacks}; it has {listed([*step.columns])}")
+        if problems:
+            raise BadLog(_located(step, sorted(problems)))
+        return found
+
+    def batch(self, step: Step, place: int) -> Batch:
+        """The step under the spec. place: of the step in the run, from 0: its number if it has none. Raises BadLog."""
+        columns = self.columns(step, self.spec.columns)
+        number = step.number if step.number is not None else place
+        moment: dict[str, Any] = {"step": number, "total_steps": max(self.total_steps or 0, number) or None}
+        codes: dict[object, int] = {}
+        of = np.array([codes.setdefault(g, len(codes)) for g in step.groups], dtype=np.int64)
+        try:
+            out = self.function(columns, of, **moment, state=self.state)
+            right = self._ask(self.right, step, of, moment)
+            before = self._ask(self.before, step, of, moment)
+        except ValueError as error:
+            raise BadLog(f"{self.spec.name}, step {number}: {error}") from None
+        self.state = out.state
+        count, lengths = len(codes), {name: x.numpy() for name, x in out.lengths.items()}
+        level = self.spec.program.advantage.level
+        rows = np.repeat(np.arange(len(of)), lengths[level.name]) if level.listed else np.arange(len(of))
+        values = _numbers(out.advantages)
+        low, high = extremes(values, of[rows], count)
+        low, high = np.where(low > high, 0.0, low), np.where(low > high, 0.0, high)  # a group without items
+        advantages = _mean(values, rows, len(of), 0.0) if level.listed else values
+        rewards = {}
+        for component in self.spec.program.components:
+            x, own = _numbers(out.rewards[component.name]), component.shaped.level
+            if own.listed:
+                x = _mean(x, np.repeat(np.arange(len(of)), lengths[own.name]), len(of), np.nan)
+            rewards[component.name] = x
+        shares = None
+        if out.shares is not None:
+            shares = {n: _sum(np.abs(_numbers(x)), rows, len(of)) for n, x in out.shares.items()}
+        total = None if out.total is None or len(out.total) != len(of) else _numbers(out.total)
+        return Batch(
+            step=step,
+            of=of,
+            sizes=np.bincount(of, minlength=count),
+            advantages=advantages,
+            low=low,
+            high=high,
+            before=before if self.normalised else advantages,
+            rewards=rewards,
+            shares=shares,
+            weights={name: float(_numbers(x).__abs__().mean()) for name, x in out.weights.items()},
+            total=total,
+            right=None if right is None else right > 0,
+            kept=out.kept.numpy(),
+        )
+
+    def _ask(
+        self, function: AdvantageFunction | None, step: Step, of: Codes, moment: Mapping[str, Any]
+    ) -> Numbers | None:
+        if function is None:
+            return None
+        return _numbers(function(self.columns(step, function.spec.columns), of, **moment).advantages)
+
+
+def measure(spec: Spec, node: Node) -> AdvantageFunction | None:
+    """A function to the values of a node, for every rollout; None if it reads state, or has a value for each item."""
+    program = spec.program
+    states = set(program.states)
+    if any(n.op == "column" and n.attributes[0] in states for n in walk([node])) or node.level.listed:
+        return None
+    node = node if node.level is Level.ROLLOUT else program.graph.spread(node)
+    alone = replace(program, advantage=node, components=[], states={}, keep=None, copies=None, total=None)
+    return AdvantageFunction(replace(spec, program=alone))
+
+
+def _numbers(x: Any) -> Numbers:
+    found: Numbers = x.double().numpy()
+    return found
+
+
+def _sum(values: Numbers, rows: Codes, count: int) -> Numbers:
+    """The sum over each rollout's items, [count]."""
+    return np.bincount(rows, values, minlength=count).astype(np.float64)
+
+
+def _mean(values: Numbers, rows: Codes, count: int, of_none: float) -> Numbers:
+    """The mean of each rollout's items, [count], without missing ones."""
+    there = ~np.isnan(values)
+    sums = _sum(values[there], rows[there], count)
+    counts = np.bincount(rows[there], minlength=count)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), of_none)
+
+
+def _located(step: Step, problems: Sequence[tuple[int, str]]) -> str:
+    """Problems of rollouts of a step, each with its file and row."""
+    if not step.places:
+        return located(Path(f"step {step.number}"), [(i + 1, reason) for i, reason in problems])
+    by_file: dict[Path, list[tuple[int, str]]] = {}
+    for i, reason in problems:
+        path, row = step.places[i]
+        by_file.setdefault(path, []).append((row, reason))
+    return "\n".join(located(path, found) for path, found in by_file.items())

@@ -1,0 +1,85 @@
+"""How much the groups of each step had to learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rewardspec.runs.batches import Batch, Codes
+from rewardspec.runs.moments import Numbers
+
+
+@dataclass(frozen=True)
+class StepHealth:
+    """A step of a run under a spec.
+
+    rollouts, groups: how many. groups_without_signal: the fraction of dead groups, whose advantages are all equal. It
+    is the sum of all_right, all_wrong and tied: dead groups in which every rollout is right, none is, or neither; None
+    without an outcome. groups_kept: the fraction of groups in the batch. spread: max - min of the advantage, mean over
+    groups. effective: the effective sample size, (sum |A|)^2 / (N sum A^2): 1 where all rollouts pull alike, 0 for
+    none. live_size: the mean |advantage| in live groups. batch_factor: what the batch's normalisation multiplies them
+    by; None where there is none, or where it is not known. total, right: means over rollouts; None where not known.
+    """
+
+    step: int
+    rollouts: int
+    groups: int
+    groups_without_signal: float
+    all_right: float | None
+    all_wrong: float | None
+    tied: float | None
+    groups_kept: float
+    spread: float
+    effective: float
+    live_size: float | None
+    batch_factor: float | None
+    total: float | None
+    right: float | None
+
+
+def health(batch: Batch, number: int, normalised: bool) -> StepHealth:
+    """The health of one step. normalised: whether the spec has a step over the batch."""
+    groups, dead = len(batch.sizes), batch.dead
+    size, live = np.abs(batch.advantages), ~dead[batch.of]
+    split: tuple[float | None, ...] = (None, None, None)
+    if batch.rights is not None:
+        every, none = dead & (batch.rights == batch.sizes), dead & (batch.rights == 0)
+        split = tuple(float(kind.mean()) for kind in (every, none, dead & ~every & ~none))
+    live_size = float(size[live].mean()) if live.any() else None
+    factor = None
+    if normalised and batch.before is not None and live_size:
+        before = float(_centred(batch.before, batch.of, len(batch.sizes))[live].mean())
+        after = float(_centred(batch.advantages, batch.of, len(batch.sizes))[live].mean())
+        factor = after / before if before > 0 else None
+    squares = float((size**2).sum())
+    return StepHealth(
+        step=number,
+        rollouts=len(size),
+        groups=groups,
+        groups_without_signal=float(dead.mean()),
+        all_right=split[0],
+        all_wrong=split[1],
+        tied=split[2],
+        groups_kept=float(batch.kept.mean()),
+        spread=float(np.where(dead, 0.0, batch.high - batch.low).mean()),
+        effective=float(size.sum()) ** 2 / (len(size) * squares) if squares else 0.0,
+        live_size=live_size,
+        batch_factor=factor,
+        total=mean_of(batch.total),
+        right=None if batch.right is None else float(batch.right.mean()),
+    )
+
+
+def mean_of(values: Numbers | None) -> float | None:
+    """The mean of the values that are there; None without any."""
+    if values is None or np.isnan(values).all():
+        return None
+    return float(np.nanmean(values))
+
+
+def _centred(values: Numbers, of: Codes, count: int) -> Numbers:
+    """|value - mean of its group|: what a shift of the batch leaves alone."""
+    means = np.bincount(of, values, count) / np.maximum(np.bincount(of, minlength=count), 1)
+    found: Numbers = np.abs(values - means[of])
+    return found

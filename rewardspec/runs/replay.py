@@ -1,0 +1,158 @@
+"""A run replayed under specs: each step of the log as one batch, one step in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from rewardspec.logs.rows import BadLog
+from rewardspec.logs.run import Run
+from rewardspec.runs.audit import Audit, Remark
+from rewardspec.runs.batches import Batch, Replayed
+from rewardspec.runs.by import By, ByValue
+from rewardspec.runs.compare import AgainstAnother, Comparison
+from rewardspec.runs.components import ComponentHealth, Components
+from rewardspec.runs.health import StepHealth, health
+from rewardspec.spec import Spec
+
+Progress = Callable[[int, int], None]  # steps, rollouts
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The advantages of the log beside those of the spec. largest: the largest difference; None if none can be told."""
+
+    rollouts: int
+    largest: float | None
+
+
+@dataclass(frozen=True)
+class UnderSpec:
+    """A run under one spec. outcome: the condition that makes a rollout right, and how it is known; None without one.
+
+    unseen: guarantees that could not be looked at, with the reason.
+    """
+
+    name: str
+    fingerprint: str
+    outcome: str | None
+    steps: tuple[StepHealth, ...]
+    components: tuple[ComponentHealth, ...]
+    audit: tuple[Remark, ...]
+    by: tuple[ByValue, ...]
+    logged: Logged
+    unseen: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A run under specs. difference: of the second against the first; None for one spec."""
+
+    run: Run
+    specs: tuple[UnderSpec, ...]
+    difference: AgainstAnother | None
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values: `format`, `lost`, `specs`, and a list of rows each for `steps`, `components`, `audit`, `by`."""
+
+        def rows(part: str) -> list[dict[str, object]]:
+            return [{"spec": spec.name, **asdict(row)} for spec in self.specs for row in getattr(spec, part)]
+
+        specs = [
+            {"name": s.name, "fingerprint": s.fingerprint, "outcome": s.outcome, "logged": asdict(s.logged)}
+            | {"not_looked_at": s.unseen}
+            for s in self.specs
+        ]
+        found: dict[str, object] = {"format": self.run.format, "lost": list(self.run.lost), "specs": specs}
+        found |= {part: rows(part) for part in ("steps", "components", "audit", "by")}
+        if self.difference is not None:
+            found["difference"] = asdict(self.difference)
+        return found
+
+
+class _Pass:
+    """One spec over the steps, as they come."""
+
+    def __init__(self, spec: Spec, by: str | None, total_steps: int | None):
+        self.asked = Replayed(spec, total_steps)
+        self.steps: list[StepHealth] = []
+        self.components, self.audit = Components(spec), Audit(self.asked)
+        self.by = None if by is None else By(by)
+        self.compared, self.largest = 0, 0.0
+
+    def add(self, batch: Batch, number: int) -> None:
+        self.steps.append(health(batch, number, self.asked.normalised))
+        self.components.add(batch)
+        self.audit.add(batch, number)
+        if self.by is not None:
+            self.by.add(batch)
+        logged = batch.step.advantages
+        if logged is not None and not any(isinstance(value, list) for value in logged):
+            theirs = np.array([np.nan if value is None else float(value) for value in logged])
+            apart = np.abs(theirs - batch.advantages)[~np.isnan(theirs)]
+            self.compared += len(apart)
+            self.largest = max(self.largest, float(apart.max(initial=0.0)))
+
+    def found(self) -> UnderSpec:
+        spec, outcome = self.asked.spec, self.asked.outcome
+        components = self.components.found()
+        said = None
+        if outcome is not None:
+            said = outcome.condition + ("" if outcome.how == "declared" else f" (taken from its {outcome.how})")
+        return UnderSpec(
+            spec.name,
+            spec.fingerprint,
+            said,
+            tuple(self.steps),
+            components,
+            self.audit.found(self.steps, components),
+            () if self.by is None else self.by.found(),
+            Logged(self.compared, self.largest if self.compared else None),
+            self.audit.broken.unseen,
+        )
+
+
+def replay(
+    run: Run,
+    specs: Sequence[Spec],
+    *,
+    by: str | None = None,
+    total_steps: int | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """What the steps of a run come to under each spec, and the second spec against the first.
+
+    replay(open_run([Path("completions")]), [rewardspec.load("spec.yaml")]).specs[0].audit
+
+    by: a column by whose values groups are told apart. total_steps: the length of training, by default the last step of
+    the log, for specs that read it. progress: called after each step with the steps and rollouts so far. Raises BadLog
+    for a log that does not have what a spec reads, OSError.
+    """
+    if total_steps is None and any({"progress", "total_steps"} & spec.needs for spec in specs):
+        total_steps = max((step.number for step in run.steps() if step.number is not None), default=None)
+    passes = [_Pass(spec, by, total_steps) for spec in specs]
+    comparison, rollouts = Comparison() if len(specs) > 1 else None, 0
+    for place, step in enumerate(run.steps()):
+        number = place if step.number is None else step.number
+        batches = [one.asked.batch(step, place) for one in passes]
+        for one, batch in zip(passes, batches, strict=True):
+            one.add(batch, number)
+        if comparison is not None:
+            comparison.add(batches[0], batches[1], number)
+        rollouts += len(step)
+        if progress is not None:
+            progress(place + 1, rollouts)
+    if not rollouts:
+        raise BadLog("the log has no rollouts")
+    found = _told_apart([one.found() for one in passes])
+    return Replay(run, found, None if comparison is None else comparison.found())
+
+
+def _told_apart(found: Sequence[UnderSpec]) -> tuple[UnderSpec, ...]:
+    """The same, where several have one name with the fingerprint behind it."""
+    names = [one.name for one in found]
+    return tuple(
+        replace(one, name=f"{one.name} ({one.fingerprint})") if names.count(one.name) > 1 else one for one in found
+    )
