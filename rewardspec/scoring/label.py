@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from rewardspec.ir.checks import find_checks
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.exact import GroupEvaluator, items_of
 from rewardspec.ir.graph import walk
 from rewardspec.language.declarations import Column
-from rewardspec.logs.columns import PREFIX, value_of
+from rewardspec.logs.columns import PREFIX, values_of
 from rewardspec.logs.rows import Twice, once
 from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
@@ -60,7 +60,13 @@ class Labeller:
         self.words = [check.what for check in checks]
         columns = [node for node in walk(self.wanted) if node.op == "column"]
         self.columns = [program.columns[node.attributes[0]] for node in columns]
-        fine = [node for node in columns if node.level is Level.ROLLOUT]
+        fine = [node for node in columns if node.level >= Level.ROLLOUT]
+        counted = {node.level for node in fine}
+        if unknown := [n.level for n in walk(self.wanted) if n.level.listed and n.level not in counted]:
+            raise ValueError(
+                f"a label of {spec.name} reads no column of the list `{unknown[0]}`, so its length is unknown: compare "
+                "a column of that list, or one with the number of its items"
+            )
         self.own = [node.attributes[0] for node in fine]
         self.exact = [GroupEvaluator(node, fine, {}) for node in self.wanted]
         self.floats = [GroupEvaluator(node, fine, {}, floats=True) for node in self.wanted]
@@ -69,6 +75,7 @@ class Labeller:
         """The name of the token for the rewards of one trajectory. Raises BadLine."""
         ids: dict[object, Fraction] = {}
         values = {column.name: _value(column, row, self.prefix, ids) for column in self.columns}
+        _check_lengths(self.columns, values)
         holds = [self._at(i, values) for i in range(len(self.wanted))]
         labels = list(self.spec.program.labels)
         for failed, words in zip(holds[len(labels) :], self.words, strict=True):
@@ -79,10 +86,10 @@ class Labeller:
     def _at(self, i: int, values: Mapping[str, Any]) -> bool:
         row = tuple(values[name] for name in self.own)
         try:
-            return bool(self.exact[i]([row], values)[0] == 1)
+            found = self.exact[i]([row], values)
         except Inexact:
-            floats = tuple(None if v is None else float(v) for v in row)
-            return bool(self.floats[i]([floats], values)[0] == 1)
+            found = self.floats[i]([tuple(_float(value) for value in row)], values)
+        return any(value == 1 for value in items_of(found[0]))
 
     def labelled(self, text: str) -> tuple[str, str]:
         """A line of the fine-tuning set, and the name of its token. Raises BadLine."""
@@ -135,34 +142,69 @@ def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Ite
     return each(), tally
 
 
-def _value(column: Column, row: Mapping[str, Any], prefix: str, ids: dict[object, Fraction]) -> Fraction | None:
+Point = Fraction | None  # None: missing
+
+
+def _float(value: Point | tuple[Point, ...]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_float(item) for item in value)
+    return None if value is None else float(value)
+
+
+def _check_lengths(columns: Sequence[Column], values: Mapping[str, Point | tuple[Point, ...]]) -> None:
+    """Raise BadLine unless the columns of each list have equal lengths."""
+    first: dict[Level, tuple[str, int]] = {}
+    for column in columns:
+        own = values[column.name]
+        if isinstance(own, tuple):
+            other, count = first.setdefault(column.level, (column.name, len(own)))
+            if count != len(own):
+                raise BadLine(
+                    f"`{column.name}` has {len(own)} items of the list `{column.level}`, and `{other}` has {count}"
+                )
+
+
+def _value(
+    column: Column, row: Mapping[str, Any], prefix: str, ids: dict[object, Fraction]
+) -> Point | tuple[Point, ...]:
     """The value of a column in a line: scored, at the top or under `rewards`; None if missing where that is allowed.
 
-    ids: the number that stands for each id of the line; new ones are added.
+    Of a list's level a tuple. ids: the number that stands for each id of the line; new ones are added.
     """
     rewards = row.get("rewards")
     inner = rewards.get(column.name) if isinstance(rewards, Mapping) else None
     value = next((v for v in (row.get(prefix + column.name), row.get(column.name), inner) if v is not None), None)
+    if column.level.listed and value is None:
+        raise BadLine(f"`{column.name}` is missing: it must be a list, of the items of `{column.level}`")
     try:
-        value = value_of(column, value)
+        found = values_of(column, value)
     except ValueError as error:
         raise BadLine(f"`{column.name}` {error}") from None
+    if column.level.listed:
+        return tuple(_point(column, item, ids, f" at {column.level} {place}") for place, item in enumerate(found, 1))
+    return _point(column, found, ids)
+
+
+def _point(column: Column, value: Any, ids: dict[object, Fraction], at: str = "") -> Point:
+    """One value of a column, as it counts. at: where it is in a list, for BadLine, which is raised."""
     if value is None:
         if column.missing == "zero":
             return Fraction(0)
         if column.missing == "ignore" or column.gated:
             return None
-        raise BadLine(f"`{column.name}` is missing")
+        raise BadLine(f"`{column.name}`{at} is missing")
     domain = column.domain
     if domain.ids:
         return ids.setdefault(value, Fraction(len(ids)))
     if domain.symbols is not None:
         if value not in domain.symbols:
-            raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it must be one of {', '.join(domain.symbols)}")
+            raise BadLine(
+                f"`{column.name}`{at} is {shorten(repr(value))}: it must be one of {', '.join(domain.symbols)}"
+            )
         return Fraction(domain.symbols.index(value))
     assert not isinstance(value, str)  # numeric columns have numbers
     if abs(value) == float("inf"):
-        raise BadLine(f"`{column.name}` is {shorten(repr(value))}: it must be finite")
+        raise BadLine(f"`{column.name}`{at} is {shorten(repr(value))}: it must be finite")
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(int(value))
     if domain.values is not None:
         nearest = min(domain.values, key=lambda v: abs(v - number))
@@ -170,7 +212,7 @@ def _value(column: Column, row: Mapping[str, Any], prefix: str, ids: dict[object
         nearest = Fraction(min(max(number, domain.lo), domain.hi))
     if column.clip or abs(nearest - number) <= ROUNDING * abs(nearest):
         return nearest
-    raise BadLine(f"`{column.name}` is {shorten(format_number(number))}: it must be in {domain}")
+    raise BadLine(f"`{column.name}`{at} is {shorten(format_number(number))}: it must be in {domain}")
 
 
 def _messages(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -174,6 +174,39 @@ def test_labels_that_floats_decide():
     assert [row["reward_token"] for row in found] == ["b", "a", "b"]  # log(0.6 / 0.4) = 0.4055
 
 
+def test_labels_of_lists():
+    section = """  tokens: {best: A, sure: B, rest: C}
+  prior: {best: 0.1, sure: 0.1}
+  label: {best: "all(met, over=rollout, where=must)", sure: "mean(sigmoid(x), over=rollout) > 0.6"}
+  template: '{token}'
+"""
+    of_lists = "{met: {values: [0, 1], missing: ignore}, must: {values: [0, 1]}, x: {range: [-9, 9]}}"
+    of_lists = of_lists.replace("]}", "], level: turn}").replace("], m", "], level: turn, m")
+    spec = spec_with(section, f"{{right: {{values: [0, 1]}}}}\nlists: {{turn: {{}}}}\nsignals: {of_lists}")
+    rows = [
+        {"met": [1, 0], "must": [1, 0], "x": [0, 0]},
+        {"met": [0, None], "must": [1, 0], "x": [0, 1]},  # sigmoid(1) is 0.731, and 0.615 the mean with 0.5
+        {"met": [0], "must": [1], "x": [0]},
+        {"met": [], "must": [], "x": []},  # all of none
+        {"met": [0], "must": [1, 0], "x": [0]},
+        {"met": [0], "must": 1, "x": [0]},
+        {"met": [0, 1], "must": [1, 2], "x": [0, 0]},
+        {"met": [0], "must": [1]},
+    ]
+    found, tally = labelled(spec, *(chat(**row) for row in rows))
+    assert [row["reward_token"] for row in found] == ["best", "sure", "rest", "best"]
+    assert tally.bad == [
+        (5, "`must` has 2 items of the list `turn`, and `met` has 1"),
+        (6, "`must` is 1: it must be a list, of the items of `turn`"),
+        (7, "`must` at turn 2 is 2: it must be in {0, 1}"),
+        (8, "`x` is missing: it must be a list, of the items of `turn`"),
+    ]
+    text = "  tokens: {a: A, b: B}\n  prior: {a: 0.5}\n  label: {a: 'max(position, over=rollout) > 2'}\n"
+    counted = spec_with(text + "  template: '{token}'\n", "{x: {range: [0, 1]}}\nlists: {turn: {}}")
+    with pytest.raises(ValueError, match="reads no column of the list `turn`, so its length is unknown"):
+        labelled(counted)
+
+
 def test_symbols_and_values_of_a_group():
     section = (
         "  tokens: {a: A, b: B}\n  prior: {a: 0.5}\n  label: {a: task == math and level > 1}\n  template: '{token}'\n"
