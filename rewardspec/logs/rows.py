@@ -15,7 +15,7 @@ from rewardspec.text.shown import shown
 PARQUET = (".parquet", ".pq")
 DEEPEST = 100  # levels of nested lists and mappings
 JSON_TEXT = {b"rewardspec": b"json"}  # marks a Parquet column that holds values as JSON text
-_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 
 
 class BadLog(ValueError):
@@ -77,8 +77,8 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def _lines(path: Path, data: bytes) -> list[bytes]:
-    packed = next((kind for start, kind in _PACKED.items() if data.startswith(start)), None)
-    kind = f"is compressed ({packed}): unpack it first" if packed else _unlike(data)
+    packed = next((kind for start, kind in PACKED.items() if data.startswith(start)), None)
+    kind = f"is compressed ({packed}): unpack it first" if packed else unlike(data)
     if kind:
         raise BadLog(f"{shown(path)} {kind}")
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -87,7 +87,7 @@ def _lines(path: Path, data: bytes) -> list[bytes]:
 
 def _json_lines(path: Path, lines: Sequence[bytes]) -> Rows:
     texts = [line.decode("utf-8", "surrogateescape").rstrip("\r") for line in lines]
-    rows = [_row(text) for text in texts]
+    rows = [row_of(text) for text in texts]
     unread = [row for row in rows if isinstance(row, Unread)]
     if len(unread) == len(rows):
         first = next((i for i, row in enumerate(unread) if row.text.strip()), None)
@@ -97,7 +97,7 @@ def _json_lines(path: Path, lines: Sequence[bytes]) -> Rows:
     return Rows(path, rows, texts)
 
 
-def _unlike(data: bytes) -> str | None:
+def unlike(data: bytes) -> str | None:
     """Why a file cannot be lines of UTF-8 text, with the fix; None if it can."""
     head = data[:4096]
     if not data:
@@ -139,7 +139,8 @@ def once(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     return found
 
 
-def _row(text: str) -> dict[str, Any] | Unread:
+def row_of(text: str) -> dict[str, Any] | Unread:
+    """The JSON object on a line, or why the line is none."""
     if not text.strip():
         return Unread("an empty line", text)
     try:
@@ -196,10 +197,10 @@ def _parquet(path: Path) -> Rows:
             ) from None
     rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     written = [f.name for f in table.schema if (f.metadata or {}).items() >= JSON_TEXT.items()]
-    return Rows(path, [_unfolded(row, written) for row in rows] if written else rows, table=table)
+    return Rows(path, [unfolded(row, written) for row in rows] if written else rows, table=table)
 
 
-def _unfolded(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | Unread:
+def unfolded(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | Unread:
     """A row with the JSON text of these columns parsed."""
     found = dict(row)
     for name in names:

@@ -105,7 +105,8 @@ def test_only_what_emitted_modules_carry_and_what_is_for_one_trainer_imports_tor
     users = {path for path in FILES if any(module.split(".")[0] == "torch" for module, _ in imports(path))}
     assert users
     trainers = [path for path in (PACKAGE / "adapters").iterdir() if path.is_dir() and path.name != "common"]
-    assert all(path.parent in (PACKAGE / "emit" / "runtime", *trainers) for path in users)
+    loads = PACKAGE / "logs" / "weights_only.py"  # files of torch, when one is opened
+    assert all(path.parent in (PACKAGE / "emit" / "runtime", *trainers) or path == loads for path in users)
 
 
 def test_what_trainers_share_knows_none_of_them():

@@ -1,0 +1,262 @@
+"""The steps of a run: rows of its files taken together by their step, one step in memory."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewardspec.logs.columns import group_id, listed, step_of
+from rewardspec.logs.format import PARQUET, Format, Head, Rollout, Row, number_in, text_of
+from rewardspec.logs.records import records
+from rewardspec.logs.rows import BadLog, Unread, located
+from rewardspec.logs.run import Step
+from rewardspec.text.diagnostics import did_you_mean, shorten
+from rewardspec.text.shown import shown
+
+LARGEST = 2**18  # rollouts of a step: one is held in memory
+MOST_PROBLEMS = 10_000
+TEXTS = ("prompt", "completion")
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """How the user asked to take rows: `columns`, new name to the name in the log, and `group_by`."""
+
+    columns: Mapping[str, str]
+    group_by: str | None
+
+
+def looked_up(row: Row, name: str) -> Any:
+    """The value under `score.acc`: a key of that name, or `acc` inside `score`; `_ABSENT` if there is none."""
+    value: Any = row
+    if name in row:
+        return row[name]
+    for part in name.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return _ABSENT
+        value = value[part]
+    return value
+
+
+def rollouts_of(row: Row, path: Path, form: Format, taken: Taken) -> list[Rollout]:
+    """The rollouts of a row, with the columns as the user named them. Raises ValueError with the reason."""
+    found = []
+    for rollout in form.read(row, path):
+        values = rollout.values
+        if taken.columns:
+            _name(rollout, row, taken.columns)
+        for text in TEXTS:
+            if text in values and not isinstance(values[text], str):
+                values[text] = text_of(values[text])
+        if taken.group_by:
+            value = looked_up(values, taken.group_by)
+            value = looked_up(row, taken.group_by) if value is _ABSENT else value
+            rollout.chosen = _told(taken.group_by, group_id, None if value is _ABSENT else value)
+        found.append(rollout)
+    return found
+
+
+def _name(rollout: Rollout, row: Row, columns: Mapping[str, str]) -> None:
+    values = rollout.values
+    new = {}
+    for name, source in columns.items():
+        value = looked_up(values, source)
+        if value is _ABSENT:
+            value = looked_up(row, source)
+        new[name] = None if value is _ABSENT else value
+    for source in columns.values():
+        values.pop(source, None)
+    for name, value in new.items():
+        if name == "step":
+            rollout.step = _told(columns[name], step_of, value)
+        elif name == "group":
+            rollout.chosen = _told(columns[name], group_id, value)
+        elif name == "advantage":
+            rollout.advantage = number_in(new, name)
+        else:
+            values[name] = value
+
+
+def _told(name: str, read: Callable[[object], Any], value: object) -> Any:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise ValueError(f"`{shorten(name)}` {error}") from None
+
+
+def lacking(heads: Sequence[Head], form: Format, taken: Taken) -> list[str]:
+    """Messages about columns that the user named and neither the first nor the last file has at its beginning."""
+    rows: list[dict[str, Any]] = []
+    for head in (heads[0], heads[-1]):
+        for row in head.rows:
+            try:
+                rows += [{**row, **rollout.values} for rollout in form.read(row, head.path)]
+            except ValueError:
+                continue
+    if not rows:
+        return []
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    named = list(taken.columns.values())
+    if taken.group_by and taken.group_by not in taken.columns:
+        named.append(taken.group_by)
+    problems = []
+    for name in named:
+        if all(looked_up(row, name) is _ABSENT for row in rows):
+            near = did_you_mean(name, keys)
+            help = f" ({near})" if near else ""
+            problems.append(f"{shown(heads[0].path)} has no column `{shorten(name)}`{help}; it has {listed(keys)}")
+    return problems
+
+
+def read_steps(heads: Sequence[Head], form: Format, taken: Taken, columns: Sequence[str]) -> Iterator[Step]:
+    """The steps of files in order, those of one number together. Raises BadLog, OSError."""
+    for batch in form.settle(_merged(heads, form, taken)):
+        yield _step(batch, columns)
+
+
+def _step(batch: Sequence[Rollout], columns: Sequence[str]) -> Step:
+    names = dict.fromkeys(columns)
+    for rollout in batch:
+        names.update(dict.fromkeys(rollout.values))
+    groups = [rollout.group if rollout.chosen is None else rollout.chosen for rollout in batch]
+    problems = [
+        (rollout.place, "its group is missing") for rollout, group in zip(batch, groups, strict=True) if group is None
+    ]
+    if problems:
+        raise BadLog(_all(problems))
+    held = {name: [_present(rollout.values.get(name)) for rollout in batch] for name in names}
+    known = [rollout.advantage for rollout in batch]
+    advantages = known if any(one is not None for one in known) else None
+    return Step(batch[0].step, groups, held, advantages, [rollout.place for rollout in batch])
+
+
+def _present(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value
+
+
+def _all(problems: Sequence[tuple[tuple[Path, int], str]]) -> str:
+    by_path: dict[Path, list[tuple[int, str]]] = {}
+    for (path, number), reason in problems:
+        by_path.setdefault(path, []).append((number, reason))
+    return "\n".join(located(path, told) for path, told in by_path.items())
+
+
+def _merged(heads: Sequence[Head], form: Format, taken: Taken) -> Iterator[list[Rollout]]:
+    """Batches of all files by step; a file is opened when its first step is due. Files without steps: one each."""
+    due: list[tuple[int, int]] = []
+    for place, head in enumerate(heads):
+        first = _first_step(head, form, taken)
+        if first is None:
+            yield from batches_of(head, form, taken)
+        else:
+            heapq.heappush(due, (first, place))
+    running: dict[int, tuple[list[Rollout], Iterator[list[Rollout]]]] = {}
+    while due:
+        step = due[0][0]
+        batch: list[Rollout] = []
+        parts: list[int] = []
+        while due and due[0][0] == step:
+            place = heapq.heappop(due)[1]
+            part, rest = running.pop(place, (None, None))
+            if rest is None:
+                rest = batches_of(heads[place], form, taken)
+                part = next(rest, None)
+            if part is None:
+                continue
+            assert part[0].step is not None, "a file has steps in all its rows or in none"
+            if part[0].step != step:  # its first rows could not be read when the run was opened
+                running[place] = part, rest
+                heapq.heappush(due, (part[0].step, place))
+                continue
+            batch += part
+            parts.append(place)
+            following = next(rest, None)
+            if following is not None:
+                assert following[0].step is not None, "as above"
+                running[place] = following, rest
+                heapq.heappush(due, (following[0].step, place))
+        if len(parts) > 1 and not form.sharded:
+            one, other = (shown(heads[place].path) for place in parts[:2])
+            raise BadLog(f"step {step} is in {one} and in {other}: {form.apart}")
+        if len(batch) > LARGEST:
+            raise BadLog(_too_large(heads[parts[0]].path, step))
+        if batch:
+            yield batch
+
+
+def _first_step(head: Head, form: Format, taken: Taken) -> int | None:
+    for row in head.rows:
+        for rollout in rollouts_of(row, head.path, form, taken):
+            return rollout.step
+    return None
+
+
+def batches_of(head: Head, form: Format, taken: Taken) -> Iterator[list[Rollout]]:
+    """The batches of one file, whose steps rise. Raises BadLog with everything that is wrong in the file."""
+    problems: list[tuple[int, str]] = []
+    batch: list[Rollout] = []
+    stepped: bool | None = None
+    for number, row in records(head.path, head.kind):
+        try:
+            if isinstance(row, Unread):
+                raise ValueError(row.reason)
+            found = rollouts_of(row, head.path, form, taken)
+        except ValueError as error:
+            problems.append((number, str(error)))
+            batch = []
+            if len(problems) >= MOST_PROBLEMS:
+                break
+            continue
+        for rollout in found:
+            rollout.place = (head.path, rollout.place[1] or number)
+            if stepped is None:
+                stepped = rollout.step is not None
+            if stepped != (rollout.step is not None):
+                problems.append(
+                    (
+                        number,
+                        "has no step, and other rows have one"
+                        if stepped
+                        else "has a step, and rows before it have none",
+                    )
+                )
+                continue
+            if problems:
+                continue
+            if batch and rollout.step is not None and rollout.step != batch[0].step:
+                if rollout.step < (batch[0].step or 0):
+                    raise BadLog(_unsorted(head, number, rollout.step, batch[0].step))
+                yield batch
+                batch = []
+            if len(batch) == LARGEST:
+                raise BadLog(_too_large(head.path, rollout.step))
+            batch.append(rollout)
+    if problems:
+        raise BadLog(located(head.path, problems))
+    if batch:
+        yield batch
+
+
+def _unsorted(head: Head, number: int, step: int, before: int | None) -> str:
+    name = head.path.name
+    if head.kind == PARQUET:
+        how = f"pandas.read_parquet('{name}').sort_values('step', kind='stable').to_parquet('sorted.parquet')"
+    else:
+        how = f"jq -cs 'sort_by(.step)[]' {name} > sorted.jsonl"
+    return (
+        f"{shown(head.path)}:{number}: step {step} comes after step {before}, and one step is read at a time: "
+        f"sort the file by step: `{shown(how)}`"
+    )
+
+
+def _too_large(path: Path, step: int | None) -> str:
+    if step is None:
+        return (
+            f"{shown(path)} has no steps and more than {LARGEST:,} rollouts, and one step is held in memory: "
+            "name the column of its steps: --columns step=NAME"
+        )
+    return f"{shown(path)}: step {step} has more than {LARGEST:,} rollouts, and one step is held in memory"
