@@ -8,8 +8,9 @@ them by an increasing affine map), a guarantee that is invariant to that is deci
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rewardspec.groups.batch import is_indifferent, over_batch
@@ -199,12 +200,11 @@ class Prover:
                         nearest[name] += [(found.margins[i], self._group(some[i], kind)) for i in order]
                 done += len(some)
                 self.progress(size, done, whole)
-        allowance = Allowance()
+        deciding = {name: self._decide(name, suspects[name], answers[name]) for name in names}
+        for decided in _within_one_allowance(deciding):
+            if decided % 100 == 0:
+                self.progress(size, done, whole)
         for name in names:
-            plainest_first = sorted(suspects[name], key=lambda suspect: len(set(suspect[0])))
-            for tried in self._decide(name, plainest_first, size, allowance, answers[name]):
-                if tried % 100 == 0:
-                    self.progress(size, done, whole)
             if answers[name].broken is None and self.question.intervals and answers[name].searched:
                 found_by_search = search(self.decider, self.screen, name, nearest[name], size, self.seed)
                 answers[name].tried += found_by_search.tried
@@ -216,27 +216,40 @@ class Prover:
         states, _ = self.question.states()
         return Group(tuple(states[i] for i in row), *kind)
 
-    def _decide(
-        self, name: str, suspects: list[tuple[Places, Kind]], size: int, allowance: Allowance, answer: Answer
-    ) -> Iterator[int]:
-        """Decide the groups that floats left open, up to the first that breaks it; yields after each."""
-        guarantee = self.question.program.guarantees[name]
-        most = max(FEWEST_EXACT_GROUPS, MOST_EXACT_VALUES // (size * len(walk([guarantee]))))
-        answer.all &= len(suspects) <= most
-        for tried, (row, kind) in enumerate(suspects[:most]):
-            if allowance.is_spent and tried >= FEWEST_EXACT_GROUPS:
+    def _decide(self, name: str, suspects: list[tuple[Places, Kind]], answer: Answer) -> Generator[int, None, None]:
+        """Decide the groups that floats left open, up to the plainest that breaks it; yields how many, after each.
+
+        There may be too many to decide all. So groups from the plainest on take turns with groups from anywhere, and
+        one of these is the answer if it is closed before there is a plainer one.
+        """
+        plainest_first = sorted(suspects, key=lambda suspect: len(set(suspect[0])))
+        anywhere = random.Random(self.seed).sample(range(len(suspects)), len(suspects))
+        broken, decided = len(suspects), set[int]()
+        values = len(walk([self.question.program.guarantees[name]])) * (len(suspects[0][0]) if suspects else 1)
+        most = max(FEWEST_EXACT_GROUPS, MOST_EXACT_VALUES // values)
+        try:
+            for at in (at for pair in enumerate(anywhere) for at in pair):
+                if at < broken and at not in decided and len(decided) < most:
+                    decided.add(at)
+                    row, kind = plainest_first[at]
+                    if self._is_broken(name, self._group(row, kind), answer):
+                        broken = at
+                    yield len(decided)
+        finally:
+            if broken < len(suspects):
+                row, kind = plainest_first[broken]
+                self._break(name, self._group(row, kind), answer)
+            elif len(decided) < len(suspects):
                 answer.all = False
-                return
-            group = self._group(row, kind)
-            status = self.decider.decide(guarantee, group)
-            if not answer.asks and name in self.screen.of_items:
-                answer.asks = self._asks(name, group)
-            answer.unsure |= status == UNSURE
-            answer.ends += status == ENDS
-            if status == BROKEN:
-                self._break(name, group, answer)
-                return
-            yield tried
+                answer.tried -= len(suspects) - len(decided)
+
+    def _is_broken(self, name: str, group: Group, answer: Answer) -> bool:
+        status = self.decider.decide(self.question.program.guarantees[name], group)
+        if not answer.asks and name in self.screen.of_items:
+            answer.asks = self._asks(name, group)
+        answer.unsure |= status == UNSURE
+        answer.ends += status == ENDS
+        return status == BROKEN
 
     def _asks(self, name: str, group: Group) -> bool:
         """Whether a group may meet the condition of a guarantee."""
@@ -248,6 +261,22 @@ class Prover:
     def _break(self, name: str, group: Group, answer: Answer) -> None:
         answer.broken = counterexample(self.decider, self.question.program.guarantees[name], group)
         answer.reason = EPS_ALONE if self.decider.is_broken_by_eps(name, group) else ""
+
+
+def _within_one_allowance(deciding: Mapping[str, Generator[int, None, None]]) -> Iterator[int]:
+    """Yields what these do. Each has an equal part of the allowance, then in turn what the others left."""
+    allowance, left = Allowance(), dict(deciding)
+    for last in (False, True):
+        for waiting, (name, groups) in zip(range(len(left), 0, -1), [*left.items()], strict=True):
+            own = Allowance(max(allowance.left, 0) // (1 if last else waiting))
+            for decided in groups:
+                yield decided
+                if own.is_spent and decided >= FEWEST_EXACT_GROUPS:
+                    break
+            else:
+                del left[name]
+    for groups in left.values():
+        groups.close()
 
 
 def undecidable(question: Question, guarantee: Node) -> str:

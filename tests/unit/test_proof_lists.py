@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import rewardspec
 from rewardspec.cli import app
+from rewardspec.ops import effort
 
 HEAD = """rewardspec: 1
 name: turns
@@ -270,3 +271,21 @@ def test_a_finding_shows_a_group_with_lists_and_claims_nothing_of_longer_ones():
     assert not [d for d in said if d.severity == "warning"]
     (note,) = (d.message for d in said if "more than 2 items" in d.message)
     assert "phantom-gradient" in note and "wrong-above-right" in note
+
+
+def test_what_is_too_much_to_decide_is_tried_everywhere_and_counted(monkeypatch):
+    """A guarantee leaves others their part; groups of unlike rollouts are tried, not the plainest alone."""
+    monkeypatch.setattr(effort, "MOST_EFFORT", 20_000)
+    text = """rewardspec: 1
+lists: {turn: {}}
+signals: {called: {range: [0, 1], level: turn}, page: {id: true, level: turn}}
+components: {correct: {values: [0, 1]}, tool: {expr: called}}
+advantage: decoupled + zscore(called, by=page)
+guarantees:
+  bounded: within(100)
+  order: right_above_wrong(correct)
+"""
+    bounded, order = rewardspec.verify(rewardspec.loads(text), [2])
+    assert (order.status, len(set(order.counterexample.columns["correct"]))) == ("refuted", 2)
+    assert bounded.status == "not refuted"
+    assert 100 <= bounded.groups < 1000
