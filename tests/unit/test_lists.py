@@ -297,3 +297,36 @@ advantage: decoupled
     assert out.nested() == [[0, 0], []]
     with pytest.raises(ValueError, match=r"`late` is missing at .*rollout 1"):
         fn(columns | {"called": [[], [1, 1]]}, groups=2, lengths={"turn": [0, 2]})
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_an_infinite_value_stays_in_its_list(kind):
+    columns = {"correct": torch.zeros(2, dtype=kind), "gained": torch.tensor([-1, 1, 0, 0, 1, -1], dtype=kind)}
+    for of_items, expected in (
+        ("returns({})", [[5, 5, 2, 1], [5, 0]]),
+        ("returns({}, 0.5)", [[5, 5, 1.5, 1], [5, 0]]),
+        ("so_far({})", [[0, 5, 5, 5], [5, 5]]),
+    ):
+        fn = compiled(f"clip({of_items.format('exp(1000 * gained)')}, 0, 5)", GAINS)  # exp(1000) is infinite
+        assert fn(columns, 2, lengths={"turn": [4, 2]}).nested() == expected, of_items
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("options", ["", ", by=c", ", where=c > 0", ", over=rollout", ", over=batch"])
+def test_equal_items_have_no_spread_and_columns_are_not_written_to(kind, options):
+    text, draw = SUMMED.replace("turn: {}", "turn: {ordered: true}"), torch.Generator().manual_seed(0)
+    lengths = torch.randint(0, 60, (64,), generator=draw)
+    turns = int(lengths.sum())
+    for value in (0.1, 16777215.0, 1 / 3, 1e-30, -1e30):
+        columns = {
+            "correct": torch.zeros(64, dtype=kind),
+            "x": torch.full((turns,), value, dtype=kind),
+            "y": torch.zeros(turns, dtype=kind),
+            "c": torch.randint(0, 2, (turns,), generator=draw),
+        }
+        kept = {name: x.clone() for name, x in columns.items()}
+        for function in ("center", "zscore"):
+            fn = compiled(f"coalesce({function}(x{options}), 0) + 0 * so_far(y) * returns(y)", text)
+            for groups in (8, torch.arange(64) % 5):
+                assert not fn(columns, groups, lengths={"turn": lengths}).advantages.any(), value
+        assert all(torch.equal(x, kept[name]) for name, x in columns.items())

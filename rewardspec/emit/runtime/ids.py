@@ -1,5 +1,7 @@
 """Columns of ids: any values, as whole numbers that are equal where the values are."""
 
+import math
+
 import torch
 
 from rewardspec.emit.runtime.batch import Batch
@@ -22,8 +24,7 @@ class Ids:
             self.problems.append(f"column `{name}` is {what}{self._at(name, row)}: {why}{others}")
         if count > 2 / torch.finfo(self.dtype).eps:
             self.problems.append(f"there are {count} different ids: pass a column of numbers as float64")
-        codes = {name: torch.where(x < 0, float("nan"), x.to(self.dtype)) for name, x in codes.items()}
-        super()._read({**given, **codes}, needed)
+        super()._read({**given, **{name: x.to(self.dtype) for name, x in codes.items()}}, needed)
 
     def _at(self, name, row):
         if self.levels[name] == "batch":
@@ -97,17 +98,17 @@ def _is_nan(value):
 
 
 def _codes_of(columns):
-    """A whole number for each value of these columns, equal where the values are, and -1 where they are missing.
+    """A whole number for each value of these columns, equal where the values are, and NaN where they are missing.
 
-    columns: name to what `_as_ids` gives. Returns name to [N] int64, below a count; the count; and for each
+    columns: name to what `_as_ids` gives. Returns name to [N], below a count; the count; and for each
     column that is wrong the rows, each with its value and the reason.
     """
     if all(isinstance(x, torch.Tensor) for x in columns.values()):
         flat = [x.reshape(-1) for x in columns.values()]
-        values = torch.cat([x.to(flat[0].device) for x in flat])
+        values = torch.cat([x.to(flat[0].device) for x in flat]) if len(flat) > 1 else flat[0]
         low, high = (int(end) for end in torch.aminmax(values)) if len(values) else (0, 0)
         if high - low < 2**16:  # near each other: no need to sort them
-            codes, count = values - low, high - low + 1
+            codes, count = values - low if low else values, high - low + 1
         else:
             known, codes = torch.unique(values, return_inverse=True)
             count = len(known)
@@ -130,13 +131,13 @@ def _codes_of(columns):
     final, codes, refused = {}, [], {}
     for at, value in enumerate(first):
         value, why = _plain_id(value)
-        codes.append(-1 if value is None else final.setdefault(value, len(final)))
+        codes.append(math.nan if value is None else final.setdefault(value, len(final)))
         if why is not None:
             refused[at] = why
     for name, row, at in [
         (n, row, at) for n, codes_of in rows.items() for row, at in enumerate(codes_of) if at in refused
     ]:
         wrong.setdefault(name, {})[row] = refused[at]
-    codes = torch.tensor(codes, dtype=torch.long, device="cpu")
+    codes = torch.tensor(codes, dtype=torch.float64, device="cpu")
     found = {name: codes[torch.tensor(at, dtype=torch.long, device="cpu")] for name, at in rows.items()}
     return found, len(final), wrong

@@ -16,59 +16,67 @@ class Items:
 
     def __init__(self, batch, name, lengths):
         self.batch, self.name, self.given = batch, name, lengths
-        order = batch.order
-        self.lengths = lengths if order is None else lengths[order]
-        self.n = int(lengths.sum())
-        self.start = self.lengths.cumsum(0) - self.lengths
-        rollouts = torch.arange(batch.n, device=lengths.device)
-        self.of = rollouts.repeat_interleave(self.lengths, output_size=self.n)
-        self.place = torch.arange(self.n, device=lengths.device) - self.start.index_select(0, self.of)
-        self.order = None if order is None else (lengths.cumsum(0) - lengths)[order][self.of] + self.place
+        self.lengths = lengths if batch.order is None else lengths[batch.order]
+        self.n, self.longest = torch.stack([lengths.sum(), lengths.max()]).tolist() if len(lengths) else (0, 0)
         self.made = {}
 
     def __getstate__(self):
         return {**self.__dict__, "made": {}}
 
-    def _layout(self, name, of, counts, shape):
+    def once(self, name, make):
         if name not in self.made:
-            self.made[name] = Segments(of(), math.prod(shape), shape, self.batch.groups.rounding, counts())
+            self.made[name] = make()
         return self.made[name]
+
+    def _runs(self, name, counts, reduced):
+        rounding = self.batch.groups.rounding
+        return self.once(name, lambda: Segments(self.n, math.prod(reduced), reduced, rounding, counts()))
 
     @property
     def in_rollouts(self):
         """The items of each rollout."""
-        return self._layout("rollouts", lambda: self.of, lambda: self.lengths, self.batch.groups.shape)
+        return self._runs("rollouts", lambda: self.lengths, self.batch.groups.shape)
 
     @property
     def in_groups(self):
         """The items of all rollouts of each group."""
-        return self._layout("groups", self._group_of, self._in_group, self.batch.groups.reduced)
+        return self._runs("groups", self._in_group, self.batch.groups.reduced)
 
     @property
     def in_batch(self):
         """All items."""
-        return self._layout("batch", lambda: torch.zeros_like(self.of), lambda: self.lengths.sum().reshape(1), ())
-
-    def _group_of(self):
-        group_of = self.batch.group_of
-        return self.of // self.batch.groups.shape[-1] if group_of is None else group_of[self.of]
+        return self._runs("batch", lambda: self.lengths.sum().reshape(1), ())
 
     def _in_group(self):
         if self.batch.group_of is None:
             return self.lengths.view(self.batch.groups.shape).sum(-1)
-        return torch.zeros_like(self.lengths[: self.batch.groups.reduced[0]]).index_add_(
-            0, self.batch.group_of, self.lengths
+        none = torch.zeros_like(self.lengths[: self.batch.groups.reduced[0]])
+        return none.index_add_(0, self.batch.group_of, self.lengths)
+
+    @property
+    def of(self):
+        """[M] the rollout of each item."""
+        return self.in_rollouts.of
+
+    @property
+    def start(self):
+        """[N] the first item of each rollout; of one without items, where it would be."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    @property
+    def place(self):
+        """[M] the place of each item in its list, from 0."""
+        return self.once(
+            "place", lambda: torch.arange(self.n, device=self.of.device) - self.in_rollouts.back(self.start)
         )
 
     @property
-    def left(self):
-        """[M] how many items follow each item."""
-        return self.lengths.index_select(0, self.of) - self.place - 1
-
-    @property
-    def longest(self):
-        """The length of the longest list."""
-        return int(self.lengths.max()) if len(self.lengths) else 0
+    def order(self):
+        """[M] the items sorted by rollout and group, or None if they already are."""
+        order, lengths = self.batch.order, self.given
+        if order is None:
+            return None
+        return self.once("order", lambda: (lengths.cumsum(0) - lengths)[order][self.of] + self.place)
 
     @property
     def position(self):
@@ -79,7 +87,11 @@ class Items:
         """The rollout's value for each of its items; a number as it is."""
         if not isinstance(x, torch.Tensor) or not x.dim():
             return x
-        return self.batch.full(x).reshape(-1).index_select(0, self.of)
+        given, found = self.made.get("spread", (None, None))
+        if x is not given:  # a sum and the check of its terms ask for the same
+            found = self.batch.full(x).reshape(-1).index_select(0, self.of)
+            self.made["spread"] = x, found
+        return found
 
     def full(self, x):
         """A value for every item, from [M], one value or a number."""
@@ -113,33 +125,46 @@ class Items:
 
 def list_before(items, x):
     """[M] the value of the item before; NaN for the first."""
-    return torch.where(items.place > 0, x.roll(1), float("nan"))
+    return x.roll(1).index_fill_(0, _firsts(items), float("nan")) if len(x) else x
 
 
 def list_after(items, x):
     """[M] the value of the item after; NaN for the last."""
-    return torch.where(items.left > 0, x.roll(-1), float("nan"))
+    return x.roll(-1).index_fill_(0, _firsts(items) - 1, float("nan")) if len(x) else x
 
 
 def list_so_far(items, x):
     """[M] the sum of the present values up to each item and with it."""
-    return _windows(x, items.place, items.longest, 1, 1.0)
+    return _windows(items, x, 1, 1.0)
 
 
 def list_returns(items, x, gamma=1.0):
     """[M] the sum of an item and all that follow, the k-th of these times gamma ** k; missing values count as 0."""
-    return _windows(x, items.left, items.longest, -1, gamma)
+    return _windows(items, x, -1, gamma)
 
 
-def _windows(x, there, longest, way, gamma):
-    """[M] sums over neighbours in one direction, discounted. there: how many neighbours each item has.
+def _firsts(items):
+    """[N] the first item of each list; of an empty list that of another. The items before them are the last ones."""
+    return items.start % items.n
 
-    Windows double: after each round a value covers twice as many items.
+
+def _windows(items, x, way, gamma):
+    """[M] sums over neighbours in one direction, discounted.
+
+    Windows double: after each round a value covers twice as many items. `reaching` is what the neighbour at that
+    distance is multiplied with, 0 where the list ends before it.
     """
-    found, reach = x.double(), 1
-    found = torch.where(torch.isnan(found), 0.0, found)  # a tensor of its own, so it can be added to
-    while reach < longest and gamma:
+    if not len(x):
+        return x
+    found = x.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
+    endless = found.abs().amax().item() > torch.finfo(torch.float64).max / items.n  # 0 times such a sum may be NaN
+    found, reach = found.double(), 1
+    ends = _firsts(items) if way > 0 else _firsts(items) - 1
+    reaching = torch.full_like(found, gamma).index_fill_(0, ends, 0.0)
+    while reach < items.longest and gamma:
         near, far = (found[:-reach], found[reach:])[::-way]
-        near.add_((gamma**reach * far).masked_fill_((there[:-reach], there[reach:])[::-way][0] < reach, 0.0))
+        factor = (reaching[:-1], reaching[1:])[way > 0]
+        near.add_((factor * far).masked_fill_(factor == 0, 0.0) if endless else factor * far)
+        reaching = reaching[:-reach] * reaching[reach:]
         reach *= 2
     return found.to(x.dtype)

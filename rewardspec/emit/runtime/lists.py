@@ -64,8 +64,9 @@ class ListBatch(Batch):
         """Keep the lengths of a list, which all of its columns share."""
         if of not in self.counts:
             self.counts[of] = (what, counts)
-            return
         other, known = self.counts[of]
+        if known is counts:
+            return
         if len(known) != len(counts):
             raise RolloutError(f"`{what}` has lists for {len(counts)} rollouts, and `{other}` for {len(known)}")
         wrong = (known != counts).nonzero()

@@ -5,28 +5,28 @@ import math
 import torch
 
 from rewardspec.emit.runtime.layout import Layout, restored
-from rewardspec.emit.runtime.statistics import largest, only
+from rewardspec.emit.runtime.statistics import largest, only, within
 
 
 class Segments(Layout):
     """The rows of one tensor, [M], in groups of any size, empty ones included.
 
-    of: [M] the number of each row's group. count: how many groups. shape: of a tensor with a value for each group.
-    counts: [P] rows in each group, where rows of a group are adjacent and groups in order.
+    count: how many groups. reduced: the shape of a tensor with a value for each group. And one of these two:
+    counts: [P] rows in each group, where rows of a group are adjacent and groups in order ("runs").
+    of: [M] the number of each row's group, in any order.
 
     The functions `segment_...` add into groups. Other kernels see groups of similar size together, padded to the
     longest of them; their mask leaves the padding out.
     """
 
-    def __init__(self, of, count, shape, rounding, counts=None):
-        self.of, self.count, self.shape, self.reduced, self.rounding = of, count, of.shape, shape, rounding
-        self.found, self.runs = {}, counts is not None
-        if self.runs:
-            start = counts.cumsum(0) - counts
-            self.found = {"counts": counts, "first": start.masked_fill_(counts == 0, 0)}
+    def __init__(self, rows, count, reduced, rounding, counts=None, of=None):
+        self.shape, self.count, self.reduced, self.rounding = (rows,), count, reduced, rounding
+        self.runs = counts is not None
+        self.given = {"counts": counts} if self.runs else {"of": of}
+        self.found = dict(self.given)
 
     def __getstate__(self):
-        return {**self.__dict__, "found": {}}
+        return {**self.__dict__, "found": dict(self.given)}
 
     def once(self, name, make):
         if name not in self.found:
@@ -34,43 +34,57 @@ class Segments(Layout):
         return self.found[name]
 
     @property
+    def of(self):
+        """[M] the number of each row's group."""
+        return self.once("of", lambda: torch.repeat_interleave(self.counts, output_size=self.shape[0]))
+
+    @property
     def counts(self):
         """[P] rows in each group."""
         return self.once("counts", lambda: torch.bincount(self.of, minlength=self.count))
 
-    @property
-    def first(self):
-        """[P] the first row of each group; 0 for an empty one."""
-        return self.once("first", lambda: self.earliest(torch.arange(len(self.of), device=self.of.device)))
-
-    def earliest(self, rows):
-        """[P] the least of some row numbers in each group; 0 for a group without."""
-        least = torch.full((self.count,), len(self.of), dtype=torch.long, device=self.of.device)
+    def first(self, mask=None):
+        """[P] the first row of each group, or the first inside the mask; 0 for a group without."""
+        if self.runs and mask is None:
+            return (self.counts.cumsum(0) - self.counts).masked_fill_(self.counts == 0, 0)
+        rows = torch.arange(len(self.of), device=self.of.device)
+        rows = rows if mask is None else rows.masked_fill(~mask, len(rows))
+        least = torch.full((self.count,), len(rows), dtype=torch.long, device=rows.device)
         least.scatter_reduce_(0, self.of, rows, "amin")
-        return least.masked_fill_(least == len(self.of), 0)
+        return least.masked_fill_(least == len(rows), 0)
+
+    def some(self, x, mask=None):
+        """[P] one value of each group, one inside the mask; 0 for a group without."""
+        if self.runs and mask is None:
+            return torch.where(self.counts > 0, x[self.first()], 0.0)
+        of = self.of if mask is None else self.of.masked_fill(~mask, self.count)
+        return x.new_zeros(self.count + 1).scatter_(0, of, x)[:-1]
 
     def add(self, x):
         """[P] the sum of each group, in float64."""
         if self.runs:
             return torch.segment_reduce(x.double().contiguous(), "sum", lengths=self.counts, unsafe=True)
-        return torch.zeros(self.count, dtype=torch.float64, device=x.device).index_add_(0, self.of, x.double())
+        return torch.zeros(self.count, dtype=torch.float64, device=x.device).scatter_add_(0, self.of, x.double())
 
     def extreme(self, x, kind, start):
-        """[P] the largest (`amax`) or least (`amin`) of each group; `start` for an empty one."""
+        """[P] the largest (`max`) or least (`min`) of each group; `start` for an empty one."""
+        if self.runs:
+            return torch.segment_reduce(x.contiguous(), kind, lengths=self.counts, unsafe=True, initial=start)
         found = torch.full((self.count,), start, dtype=x.dtype, device=x.device)
-        return found.scatter_reduce_(0, self.of, x, kind)
+        return found.scatter_reduce_(0, self.of, x, f"a{kind}")
 
     def back(self, values):
         """A value for every group, repeated for each of its rows."""
         return values.reshape(-1).index_select(0, self.of)
 
     def by(self, labels):
+        """These groups, each divided by `labels`, [M]; NaN is a label, too."""
         codes, kinds = _label_codes(labels.reshape(-1))
-        of, count = self.of * kinds + codes, self.count * kinds
+        of, count = torch.add(codes, self.of, alpha=kinds), self.count * kinds
         if count > 4 * len(of) + 1024:
             of = torch.unique(of, return_inverse=True)[1]
             count = int(of.max()) + 1 if len(of) else 0
-        return Segments(of, count, (count,), self.rounding)
+        return Segments(len(of), count, (count,), self.rounding, of=of)
 
     # Other kernels
 
@@ -126,78 +140,87 @@ def _label_codes(labels):
     """A whole number for each label, and how many there are; NaN is a label, too."""
     if not len(labels):
         return labels.long(), 1
-    low, high = (float(end) for end in torch.aminmax(labels))
-    if 0 <= high - low <= max(2**10, len(labels)) and bool((labels == labels.floor()).all()):
-        return (labels - low).long(), int(high - low) + 1
+    low, high, part = torch.stack([*torch.aminmax(labels), labels.frac().abs().amax()]).tolist()
+    if part == 0 and high - low <= max(2**10, len(labels)):
+        return (labels - low).int(), int(high - low) + 1
     codes = torch.unique(labels.nan_to_num(nan=float("-inf")), return_inverse=True)[1]
     return codes, int(codes.max()) + 1
 
 
 def _segment_deviations(layout, x, mask):
-    """Deviations from the mean, [M], the first value, mean - first and the count, [P]. As `deviations`."""
-    wide = x.double()
-    if mask is None:
-        count, rows = layout.counts.double(), layout.first
-    else:
-        count = layout.add(mask)
-        rows = layout.earliest(torch.arange(len(x), device=x.device).masked_fill(~mask, len(x)))
-    first = torch.where(count > 0, wide[rows], 0.0) if len(wide) else count
-    deviation = wide - layout.back(first)
-    deviation = deviation if mask is None else torch.where(mask, deviation, 0.0)
+    """Deviations from the mean, [M], 0 outside the mask; the mean and the count, [P].
+
+    Equal values deviate by exactly 0: float64 adds up equal float32 values exactly. From float64 values one of the
+    group is subtracted before the mean is computed, as in `deviations`.
+    """
+    count = layout.counts.double() if mask is None else layout.add(mask)
+    deviation, one = within(mask, x.double()), 0.0
+    if x.dtype is torch.float64 and len(x):
+        one = layout.some(x, mask)
+        deviation = within(mask, layout.back(-one).add_(deviation))
     shift = layout.add(deviation) / count.clamp(min=1.0)
-    deviation = deviation - layout.back(shift)
-    return deviation if mask is None else torch.where(mask, deviation, 0.0), first, shift, count
+    return within(mask, layout.back(-shift).add_(deviation)), one + shift, count
 
 
 def _segment_spread(layout, x, mask, ddof, summands=None, bound=None):
     """Deviations, [M], the standard deviation and which groups have spread, [P] (None: all). As `spread_of`."""
-    deviation, first, _, count = _segment_deviations(layout, x, mask)
+    deviation, _, count = _segment_deviations(layout, x, mask)
     norm = layout.add(deviation.square()).sqrt()
+    terms = largest(x) if summands is None else torch.as_tensor(summands(), device=x.device).expand(x.shape)
     rounding = 4 * torch.finfo(x.dtype).eps if summands is None else layout.rounding
-    if summands is None:
-        size = first.abs()
-    else:
-        terms = torch.as_tensor(summands(), device=x.device).double().expand(x.shape)
-        size = layout.extreme(terms if mask is None else torch.where(mask, terms, 0.0), "amax", 0.0)
-    alive = ~(norm <= rounding * (count.sqrt() / 2) * size)  # a large norm proves spread; NaN counts as spread
-    if bool(alive.all()):
-        alive = None
-    else:
-        unsure = (norm > 0) & ~alive
-        if bool(unsure.any()):
-            inside = deviation if mask is None else torch.where(mask, deviation, -math.inf)
-            high = layout.extreme(inside, "amax", -math.inf)
-            low = layout.extreme(inside if mask is None else torch.where(mask, deviation, math.inf), "amin", math.inf)
-            alive = alive | (unsure & (high - low > rounding * size))
+    most = terms.amax().double() if len(x) else 0.0
+    proof = rounding * (count.sqrt() / 2)  # times the size of a group's terms: a larger norm proves spread
+    sure = norm > proof * most
+    every, doubted = torch.stack([sure.all(), (~sure & (norm != 0)).any()]).tolist()
+    alive = None if every else norm != 0
+    if doubted:
+        if summands is None:
+            size = torch.where(count > 0, terms[layout.first(mask)].double(), 0.0)
+        else:
+            size = layout.extreme(within(mask, terms.double()), "max", 0.0)
+        alive = ~(norm <= proof * size)  # NaN counts as spread
+        high = layout.extreme(deviation if mask is None else torch.where(mask, deviation, -math.inf), "max", -math.inf)
+        low = layout.extreme(deviation if mask is None else torch.where(mask, deviation, math.inf), "min", math.inf)
+        alive |= (norm > 0) & (high - low > rounding * size)
     return deviation, norm / (count - ddof).clamp(min=1.0).sqrt(), alive
 
 
-def _segment_settle(layout, deviation, kind):
-    """Deviations with those within rounding of their group's largest set to exactly 0. As `settle`."""
-    least = 4 * torch.finfo(kind).eps
-    size = deviation.abs()
-    if not bool(((size > 0) & (size <= least * size.max())).any() if len(size) else False):
-        return deviation
-    return deviation.masked_fill(size <= layout.back(layout.extreme(size, "amax", 0.0)) * least, 0.0)
+def _some_settle(size, most):
+    """Whether some sizes that are not 0 are within rounding of 0, beside terms as large as `most`.
+
+    Can be True without any where not all is finite, or a size is a little larger.
+    """
+    kind = torch.finfo(size.dtype)
+    scaled = size / (4.1 * kind.eps * most).clamp(min=kind.tiny)
+    return bool(scaled.sub_(torch.nn.functional.hardshrink(scaled, 1.0)).amax() != 0)
+
+
+def _segment_settle(layout, x, kind):
+    """`x`, [M] in float64, as `kind`; those within rounding of their group's largest are exactly 0. As `settle`."""
+    result = x.to(kind)
+    size = result.abs()
+    if not len(x) or not _some_settle(size, size.amax()):
+        return result
+    size = x.abs()
+    least = layout.back(layout.extreme(size, "max", 0.0)) * (4 * torch.finfo(kind).eps)
+    return result.masked_fill(size <= least, 0.0)
 
 
 def segment_settled(items, x, statistics, others=()):
     """`x`, a sum, with exact 0 where its terms cancel to within rounding of the largest. As `settled`."""
-    size = largest(*(items.full(term) for term in statistics))
-    least = 4 * torch.finfo(x.dtype).eps
-    largest_other = largest(*others) if others else 0.0
-    most = largest(size, largest_other)
-    near = x.abs() < least * most.max() if len(x) else x > x
-    if not bool((near & (x != 0)).any()):
+    terms = [largest(items.batch.value(term)) for term in (*statistics, *others)]
+    size = x.abs()
+    if not len(x) or not _some_settle(size, torch.stack([term.amax() for term in terms]).amax()):
         return x
-    peak = items.in_groups.back(items.in_groups.extreme(size, "amax", 0.0))
-    return torch.where(x.abs() < least * largest(peak, largest_other), 0.0, x)
+    own = largest(*(items.full(term) for term in terms[: len(statistics)]))
+    most = largest(items.in_groups.back(items.in_groups.extreme(own, "max", 0.0)), *terms[len(statistics) :])
+    return torch.where(size < 4 * torch.finfo(x.dtype).eps * most, 0.0, x)
 
 
 def segment_mean(layout, x, mask=None):
     """[P] the mean of each group; NaN of none."""
-    _, first, shift, count = _segment_deviations(layout, x, mask)
-    return torch.where(count > 0, first + shift, float("nan")).to(x.dtype).reshape(layout.reduced)
+    _, mean, count = _segment_deviations(layout, x, mask)
+    return torch.where(count > 0, mean, float("nan")).to(x.dtype).reshape(layout.reduced)
 
 
 def segment_sum(layout, x, mask=None):
@@ -226,19 +249,19 @@ def segment_zscore(layout, x, mask=None, eps=0.0, ddof=1, **sums):
     """[M] (x - mean) / (std + eps); exactly 0 without spread and outside the mask."""
     deviation, std, alive = _segment_spread(layout, x, mask, ddof, **sums)
     factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
-    return (_segment_settle(layout, deviation, x.dtype) * layout.back(factor)).to(x.dtype)
+    return _segment_settle(layout, deviation.mul_(layout.back(factor)), x.dtype)
 
 
 def segment_center(layout, x, mask=None, **sums):
     """[M] x - mean; exactly 0 without spread and outside the mask."""
     deviation, _, alive = _segment_spread(layout, x, mask, 0, **sums)
     deviation = _segment_settle(layout, deviation, x.dtype)
-    return (deviation if alive is None else torch.where(layout.back(alive), deviation, 0.0)).to(x.dtype)
+    return deviation if alive is None else torch.where(layout.back(alive), deviation, 0.0)
 
 
 def segment_min(layout, x, mask=None):
     """[P] the least of each group; NaN of none."""
-    least = layout.extreme(x if mask is None else torch.where(mask, x, math.inf), "amin", math.inf)
+    least = layout.extreme(x if mask is None else torch.where(mask, x, math.inf), "min", math.inf)
     count = segment_count(layout, x, mask).reshape(-1)
     return torch.where(count > 0, least, float("nan")).reshape(layout.reduced)
 
