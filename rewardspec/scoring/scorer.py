@@ -243,6 +243,18 @@ def _named(use: Use, reward: Reward) -> Measure:
     return inputs, many if reward.many else one_by_one, [use.inputs[name] for name in needed if needed[name]]
 
 
+MESSAGES = "messages"  # a parameter of user functions: the completion as chat messages, unless a column has the name
+
+
+def _messages(row: Mapping[str, Any]) -> object:
+    if MESSAGES in row:
+        return row[MESSAGES]
+    found = _field(row, "completion")
+    if isinstance(found, str):
+        raise BadField("the completion is a text, and the function reads `messages`: chat messages are needed")
+    return found
+
+
 def _own(function: Callable[..., Any], column: str) -> Measure:
     """The measure of a user function: one rollout at a time, or, if it takes `completions`, all at once as in TRL."""
     parameters = inspect.signature(function).parameters.values()
@@ -257,7 +269,10 @@ def _own(function: Callable[..., Any], column: str) -> Measure:
         fields = {p.name: fields[p.name] for p in named if p.default is p.empty or fields[p.name] in row}
         if everything:
             fields |= {plural.get(field, field): field for field in row}
-        return {name: _field(row, field, field in TEXTS) for name, field in fields.items()}
+        return {
+            name: _messages(row) if field == MESSAGES else _field(row, field, field in TEXTS)
+            for name, field in fields.items()
+        }
 
     def by_row(given: Sequence[dict[str, Any]]) -> list[Any]:
         return [function(**one) for one in given]
@@ -271,7 +286,7 @@ def _own(function: Callable[..., Any], column: str) -> Measure:
             raise ScoringError(f"the function of `{column}` returned {len(values)} values for {len(given)} completions")
         return values
 
-    needed = [singular.get(p.name, p.name) for p in named if p.default is p.empty]
+    needed = [singular.get(p.name, p.name) for p in named if p.default is p.empty and p.name != MESSAGES]
     return inputs, by_batch if batched else by_row, needed
 
 

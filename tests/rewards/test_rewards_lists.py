@@ -375,6 +375,30 @@ def test_trainers_get_lists():
             compute_score("d", "ab", "gold", {**info, "points": [1, 2]})
 
 
+def test_functions_of_turns_read_messages():
+    def called(messages):
+        return [float("tool_calls" in m) for m in messages if m["role"] == "assistant"]
+
+    def of_batch(completions, messages):
+        assert completions == ["x\ny", "z"]
+        return [called(one) for one in messages]
+
+    text = "rewardspec: 1\nlists: {turn: {}}\nsignals: {called: {python: 'm:f', values: [0, 1], level: turn}}\n"
+    spec = rewardspec.loads(text + "components: {tool: {expr: called}}\nadvantage: decoupled\n")
+    call = {"role": "assistant", "content": "x", "tool_calls": []}
+    chats = [[call, {"role": "tool", "content": "?"}, {"role": "assistant", "content": "y"}]]
+    chats.append([{"role": "assistant", "content": "z"}])
+    for function in (called, of_batch):
+        (found,) = for_trl(spec, functions={"called": function})
+        assert found(prompts=["p"] * 2, completions=chats) == [[1, 0], [0]]
+        assert found.needs == (["completion"] if function is of_batch else [])
+    assert for_trl(spec, functions={"called": called})[0](prompts="p", completions=["x"], messages=[chats[1]]) == [[0]]
+    with pytest.raises(
+        ScoringError, match="rollout 0: `called`: the completion is a text, and the function reads `mes"
+    ):
+        for_verl(spec, functions={"called": called})("d", "x", "gold")
+
+
 def test_the_total_of_a_rollout_leaves_components_of_lists_out():
     spec = rewardspec.loads(TURNS.replace("components:", "components:\n  right: {values: [0, 1]}"))
     assert spec.weighed(["right", "called"])({"right": [1, 0], "called": [[1], [0, 1]]}) == [1, 0]

@@ -17,9 +17,9 @@ statistics; in V0 it then has fewer tokens. The outputs of one session are one r
 output and the tokens of all. With `refill` advantages are weighted, and rows stay.
 
 Turns. Columns of a list (`level: turn`) come from lists that `compute_score` returns, or from the agent loop
-(`turn_scores`, `tool_rewards`, your own `extra_fields`). A turn is a stretch of tokens that the model wrote: a run of
-1 in `response_mask`. `tokens` with `level: turn` is the number of tokens of each, and a list that the spec reads no
-column of, as in `correct / position`, has an item for each turn. Where items have advantages, each
+(`tool_rewards`, your own `extra_fields`; `turn_scores` is empty in verl's own). A turn is a stretch of tokens that the
+model wrote: a run of 1 in `response_mask`. `tokens` with `level: turn` is the number of tokens of each, and a list that
+the spec reads no column of, as in `correct / position`, has an item for each turn. Where items have advantages, each
 goes onto the tokens of its turn, with 0 elsewhere; a rollout with more or fewer items than turns is an error. verl's
 own tool agent has a reward for each call: `tool_rewards` is missing in turns without a call (`missing: ignore`), and
 two calls in one turn are an error. A spec that reduces the list (`sum(tool_rewards, over=rollout)`) reads it as it is.
