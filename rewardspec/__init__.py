@@ -13,7 +13,7 @@ from rewardspec._version import __version__
 
 if TYPE_CHECKING:
     from rewardspec import adapters, rewards
-    from rewardspec.api import check, compile, diff, load, loads, score, simulate, verify
+    from rewardspec.api import check, compile, diff, load, loads, replay, score, simulate, verify
     from rewardspec.emit.runtime.columns import RolloutError
     from rewardspec.function import AdvantageFunction, Result
     from rewardspec.prove.counterexample import Counterexample
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rewardspec.prove.replay import Replay
     from rewardspec.prove.simulate import Simulation
     from rewardspec.prove.verify import Verdict
+    from rewardspec.runs.replay import RunReplay
     from rewardspec.scoring.score import Summary
     from rewardspec.spec import Spec
     from rewardspec.text.diagnostics import Diagnostic, SpecError
@@ -35,6 +36,7 @@ _HOMES = {  # imported when they are asked for: reading a spec needs little of t
     "Replay": "prove.replay",
     "Result": "function",
     "RolloutError": "emit.runtime.columns",
+    "RunReplay": "runs.replay",
     "Simulation": "prove.simulate",
     "Spec": "spec",
     "SpecError": "text.diagnostics",
@@ -45,6 +47,7 @@ _HOMES = {  # imported when they are asked for: reading a spec needs little of t
     "diff": "api",
     "load": "spec",
     "loads": "spec",
+    "replay": "api",
     "score": "api",
     "simulate": "api",
     "verify": "api",
@@ -59,6 +62,7 @@ __all__ = [
     "Replay",
     "Result",
     "RolloutError",
+    "RunReplay",
     "Simulation",
     "Spec",
     "SpecError",
@@ -71,6 +75,7 @@ __all__ = [
     "diff",
     "load",
     "loads",
+    "replay",
     "rewards",
     "score",
     "simulate",

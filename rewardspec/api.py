@@ -20,7 +20,7 @@ from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, did_you_mean, shorten
 from rewardspec.text.source import Source
 
-__all__ = ["check", "compile", "diff", "load", "loads", "score", "simulate", "verify"]
+__all__ = ["check", "compile", "diff", "load", "loads", "replay", "score", "simulate", "verify"]
 
 Given = Spec | str | PathLike[str]  # a spec, or the path of one
 Rate = float | Fraction
@@ -271,6 +271,41 @@ def score(
     files = Path(rollouts), Path(output)
     added = PREFIX if prefix is None else prefix
     return score(_spec(spec), *files, group_by, total_steps, shown, allow_python, added, restart)
+
+
+def replay(
+    run: str | PathLike[str] | Sequence[str | PathLike[str]],
+    specs: Given | Sequence[Given] = (),
+    *,
+    by: str | None = None,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    group_by: str | None = None,
+    total_steps: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> rewardspec.RunReplay:
+    """What the steps of a logged run come to under one spec, or under two that are compared.
+
+    rewardspec.replay("completions", "spec.yaml").specs[0].audit
+
+    run: files, or the folders that they are in. specs: by default the one that the log has. by: a column by whose
+    values groups are counted, too. format: what wrote the log, if that is not plain. columns: names of the spec to
+    names in the log. group_by: the column of the log that identifies the group. progress: called after each step with
+    the steps and rollouts so far. Raises SpecError, OSError, BadLog (a ValueError) for a log that lacks something.
+    """
+    from rewardspec.logs.open import open_run
+    from rewardspec.logs.rows import BadLog
+    from rewardspec.runs.replay import replay
+
+    paths = [run] if isinstance(run, str | PathLike) else run
+    opened = open_run([Path(path) for path in paths], format=format, columns=columns, group_by=group_by)
+    given = [specs] if isinstance(specs, str | PathLike | Spec) else [*specs]
+    found = [_spec(one) for one in given]
+    if not found:
+        if opened.spec is None:
+            raise BadLog("the log does not have the spec that it was trained under: pass it")
+        found = [loads(opened.spec, "the log's own spec")]
+    return replay(opened, found, by=by, total_steps=total_steps, progress=progress)
 
 
 def _spec(given: Given) -> Spec:

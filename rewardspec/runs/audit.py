@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rewardspec.runs.batches import Batch, Codes, Replayed
+from rewardspec.runs.batches import Batch, Codes, SpecOverRun
 from rewardspec.runs.components import ComponentHealth
 from rewardspec.runs.guarantees import Broken
 from rewardspec.runs.health import StepHealth
@@ -273,7 +273,7 @@ def _rise(first: Sequence[float], last: Sequence[float]) -> tuple[float, float, 
 class Audit:
     """The checks of one spec over a run."""
 
-    def __init__(self, asked: Replayed):
+    def __init__(self, asked: SpecOverRun):
         self.checks: list[Check] = [WrongAboveRight(), WrongRewarded(), LengthPaysWrong()]
         self.asked, self.broken = asked, Broken(asked.spec, asked.total_steps)
 

@@ -82,7 +82,7 @@ class Batch:
         return None if texts is None else np.array([np.nan if t is None else float(len(t)) for t in texts])
 
 
-class Replayed:
+class SpecOverRun:
     """A spec that is asked about the steps of a run, one after another. State goes from step to step."""
 
     def __init__(self, spec: Spec, total_steps: int | None = None):

@@ -12,7 +12,7 @@ import numpy as np
 from rewardspec.runs.audit import CODES, ERROR, WARNING
 from rewardspec.runs.compare import AgainstAnother
 from rewardspec.runs.health import StepHealth
-from rewardspec.runs.replay import Replay
+from rewardspec.runs.replay import RunReplay
 
 COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 OF_STEPS = tuple(f.name for f in fields(StepHealth) if f.name not in ("step", "rollouts", "groups"))
@@ -24,7 +24,7 @@ class Condition:
     """A condition as it was written, and whether it holds of a replay: if so, the words that say why."""
 
     text: str
-    holds: Callable[[Replay], str | None]
+    holds: Callable[[RunReplay], str | None]
 
 
 def condition_of(text: str) -> Condition:
@@ -49,19 +49,19 @@ def condition_of(text: str) -> Condition:
         )
     name, compare = match[1], COMPARE[match[2]]
 
-    def holds(found: Replay) -> str | None:
+    def holds(found: RunReplay) -> str | None:
         value = _value(found, name)
         return f"{name} is {value:.4g}" if value is not None and compare(value, limit) else None
 
     return Condition(text, holds)
 
 
-def _remarks(found: Replay, wanted: Callable[..., bool]) -> str | None:
+def _remarks(found: RunReplay, wanted: Callable[..., bool]) -> str | None:
     codes = dict.fromkeys(remark.code for spec in found.specs for remark in spec.audit if wanted(remark))
     return ", ".join(codes) or None
 
 
-def _value(found: Replay, name: str) -> float | None:
+def _value(found: RunReplay, name: str) -> float | None:
     """A number of a replay; None where it is not known."""
     if name in OF_DIFFERENCE:
         return getattr(found.difference, name, None)

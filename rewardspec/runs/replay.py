@@ -10,7 +10,7 @@ import numpy as np
 from rewardspec.logs.rows import BadLog
 from rewardspec.logs.run import Run
 from rewardspec.runs.audit import Audit, Remark
-from rewardspec.runs.batches import Batch, Replayed
+from rewardspec.runs.batches import Batch, SpecOverRun
 from rewardspec.runs.by import By, ByValue
 from rewardspec.runs.compare import AgainstAnother, Comparison
 from rewardspec.runs.components import ComponentHealth, Components
@@ -47,7 +47,7 @@ class UnderSpec:
 
 
 @dataclass(frozen=True)
-class Replay:
+class RunReplay:
     """A run under specs. difference: of the second against the first; None for one spec."""
 
     run: Run
@@ -76,7 +76,7 @@ class _Pass:
     """One spec over the steps, as they come."""
 
     def __init__(self, spec: Spec, by: str | None, total_steps: int | None):
-        self.asked = Replayed(spec, total_steps)
+        self.asked = SpecOverRun(spec, total_steps)
         self.steps: list[StepHealth] = []
         self.components, self.audit = Components(spec), Audit(self.asked)
         self.by = None if by is None else By(by)
@@ -121,7 +121,7 @@ def replay(
     by: str | None = None,
     total_steps: int | None = None,
     progress: Progress | None = None,
-) -> Replay:
+) -> RunReplay:
     """What the steps of a run come to under each spec, and the second spec against the first.
 
     replay(open_run([Path("completions")]), [rewardspec.load("spec.yaml")]).specs[0].audit
@@ -147,7 +147,7 @@ def replay(
     if not rollouts:
         raise BadLog("the log has no rollouts")
     found = _told_apart([one.found() for one in passes])
-    return Replay(run, found, None if comparison is None else comparison.found())
+    return RunReplay(run, found, None if comparison is None else comparison.found())
 
 
 def _told_apart(found: Sequence[UnderSpec]) -> tuple[UnderSpec, ...]:

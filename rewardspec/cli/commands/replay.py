@@ -1,0 +1,119 @@
+"""`rewardspec replay`: what a logged run comes to under a spec, and under another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import Dialect, GroupBy, Set, TableOrJson, TotalSteps, one_of
+from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
+from rewardspec.cli.reading import STDIN, check_stdin, complain, loaded
+from rewardspec.spec import Spec, check
+from rewardspec.text.source import Source
+
+
+def command(
+    run: Annotated[
+        list[Path], typer.Argument(help="The files of a run, or the folders that they are in.", show_default=False)
+    ],
+    spec: Annotated[
+        list[Path],
+        typer.Option(
+            "--spec", help="A spec file; a second one is compared with the first. By default the log's own spec."
+        ),
+    ] = [],  # noqa: B006  # typer reads it
+    by: Annotated[
+        str | None, typer.Option(help="Also count groups by the values of this column.", show_default=False)
+    ] = None,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            metavar="CONDITION,...",
+            help="Exit with status 1 if one holds: `warning`, `component-dead`, `groups_without_signal > 0.5`.",
+        ),
+    ] = "",
+    from_: Annotated[
+        str | None, typer.Option("--from", help="What wrote the log, if that is not plain.", show_default=False)
+    ] = None,
+    columns: Annotated[
+        str,
+        typer.Option(metavar="NAME=NAME,...", help="Names of the spec, and what they are called in the log."),
+    ] = "",
+    group_by: GroupBy = None,
+    total_steps: TotalSteps = None,
+    set_: Set = [],  # noqa: B006
+    dialect: Dialect = None,
+    format: TableOrJson = "table",
+) -> None:
+    """Replay a logged run: the health of its groups, its components, an audit, and another spec on the same rollouts.
+
+    rewardspec replay completions/ --spec spec.yaml --spec other.yaml --fail-on warning
+    """
+    one_of(format, "table", "json")
+    check_stdin(*spec)
+    if STDIN in run:
+        misuse("a run is read from files, not from standard input")
+    if len(spec) > 2:
+        misuse("--spec can be given twice: a run is replayed under one spec, or two are compared")
+    from rewardspec.logs.open import open_run
+    from rewardspec.logs.rows import BadLog
+    from rewardspec.runs.conditions import condition_of
+    from rewardspec.runs.replay import replay
+
+    try:
+        conditions = [condition_of(text) for text in fail_on.split(",") if text.strip()]
+    except ValueError as error:
+        misuse(f"--fail-on: {error}")
+    specs = [loaded(path, set_, dialect) for path in spec]
+    try:
+        opened = open_run(run, format=from_, columns=_names(columns), group_by=group_by)
+        specs = specs or [_own(opened.spec, dialect, bool(set_))]
+        show = sys.stderr.isatty()
+        found = replay(
+            opened,
+            specs,
+            by=by,
+            total_steps=total_steps,
+            progress=(lambda steps, rollouts: say_over(f"step {steps:,}, {rollouts:,} rollouts")) if show else None,
+        )
+        if show:
+            say_over("")
+    except (BadLog, OSError) as error:
+        misuse(str(error))
+    if format == "json":
+        say_json(found.to_json())
+    else:
+        from rewardspec.cli.printing.replay import show_replay
+
+        show_replay(found)
+    held = [(condition.text, why) for condition in conditions if (why := condition.holds(found))]
+    for text, why in held:
+        say(f"--fail-on {text}: {why}", err=True)
+    raise typer.Exit(1 if held else 0)
+
+
+def _names(text: str) -> dict[str, str]:
+    """The names of the spec and of the log, from `prompt=question,correct=score.acc`."""
+    found = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, equals, called = part.partition("=")
+        if not equals or not name.strip() or not called.strip():
+            misuse(f"--columns needs NAME=NAME, not {part!r}")
+        found[name.strip()] = called.strip()
+    return found
+
+
+def _own(text: str | None, dialect: str | None, sets: bool) -> Spec:
+    """The spec that a log has; without one the command ends."""
+    if text is None:
+        misuse("the log does not have the spec that it was trained under: name one with --spec")
+    if sets:
+        misuse("--set is for specs that --spec names; the log's own spec is what it was trained under")
+    found, report = check(Source("the log's own spec", text))
+    if found is None:
+        complain(report.sorted())
+        raise typer.Exit(1)
+    return found if dialect is None else found.under(dialect)

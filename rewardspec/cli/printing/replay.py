@@ -1,0 +1,125 @@
+"""The tables of `rewardspec replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rewardspec.cli.printing.lines import say
+from rewardspec.cli.printing.table import console, table
+from rewardspec.runs.audit import Remark
+from rewardspec.runs.health import StepHealth
+from rewardspec.runs.replay import RunReplay, UnderSpec
+
+MOST_STEPS = 12  # rows of steps; more are put together
+
+AUDIT_SAYS = (
+    "An audit of the rollouts that were logged. It cannot know whether what was measured as right is right, nor what "
+    "the policy would have become under another spec."
+)
+
+
+def show_replay(found: RunReplay) -> None:
+    """Print what was read and what is lost, then each spec, then the second against the first."""
+    steps = found.specs[0].steps
+    rollouts, groups = sum(s.rollouts for s in steps), sum(s.groups for s in steps)
+    say(f"{rollouts:,} rollouts in {groups:,} groups and {len(steps):,} steps, from a log of {found.run.format}")
+    for lost in found.run.lost:
+        say(f"not in the log: {lost}")
+    for spec in found.specs:
+        say("")
+        _show_spec(spec)
+    if found.difference is not None:
+        d = found.difference
+        a, b = (spec.name for spec in found.specs[:2])
+        order = "-" if d.same_order is None else f"{d.same_order:.1%}"
+        rows = [
+            ("rollouts whose advantage changes", f"{d.changed:.1%}"),
+            ("rollouts whose advantage changes sign", f"{d.sign_flips:.1%}"),
+            ("pairs of a group that both order alike", order),
+            ("groups that come alive", f"{d.revived:,}"),
+            ("groups that die", f"{d.killed:,}"),
+        ]
+        table(console(), f"{b} in place of {a}, on the same rollouts", ("", ""), rows)
+        say("The rollouts were drawn under the run's own policy: this is no forecast of another run.")
+
+
+def _show_spec(spec: UnderSpec) -> None:
+    say(f"{spec.name} ({spec.fingerprint})")
+    say(f"right: {spec.outcome}" if spec.outcome else "without an outcome: dead groups are not told apart")
+    if spec.logged.largest is not None:
+        say(f"its advantages are within {spec.logged.largest:.2g} of those of the log")
+    heads = ("step", "rollouts", "groups", "dead", "all right", "all wrong", "tied", "spread", "effective", "live |A|")
+    normalised = any(s.batch_factor is not None for s in spec.steps)
+    rows = [_of_steps(part, normalised) for part in _parts(spec.steps)]
+    table(console(), "Groups without signal, by step", (*heads, *(["batch x"] if normalised else [])), rows)
+    of_components = ("", "mean", "std", "at low", "at high", "decides in", "share", "with outcome", "with length")
+    rows = [
+        (
+            c.name,
+            _number(c.mean),
+            _number(c.std),
+            _rate(c.at_low),
+            _rate(c.at_high),
+            _rate(c.decides_in),
+            _rate(c.share),
+            _number(c.with_outcome),
+            _number(c.with_length),
+        )
+        for c in spec.components
+    ]
+    table(console(), "Components", of_components, rows)
+    if spec.by:
+        of_value = ("", "groups", "dead", "all right", "all wrong", "right")
+        of_values = [
+            (str(v.value), f"{v.groups:,}", _rate(v.groups_without_signal), _rate(v.all_right), _rate(v.all_wrong))
+            for v in spec.by
+        ]
+        rights = [_rate(v.right) for v in spec.by]
+        table(console(), "By value", of_value, [(*row, right) for row, right in zip(of_values, rights, strict=True)])
+    for name, reason in spec.unseen.items():
+        say(f"the guarantee {name!r} was not looked at: {reason}")
+    _show_audit(spec.audit)
+
+
+def _show_audit(audit: Sequence[Remark]) -> None:
+    say(AUDIT_SAYS)
+    if not audit:
+        say("nothing to remark")
+    for remark in audit:
+        say(f"{remark.severity}[{remark.code}]: {remark.message}")
+        for row in remark.rollouts[:4]:
+            where = f"{row['file']}:{row['row']}" if "file" in row else f"step {row['step']}, group {row['group']}"
+            values = ", ".join(f"{name} {_number(value)}" for name, value in row["rewards"].items())
+            right = {True: ", right", False: ", wrong", None: ""}[row.get("right")]
+            say(f"  {where}: advantage {row['advantage']:.3g}{right}, {values}")
+
+
+def _parts(steps: Sequence[StepHealth]) -> list[Sequence[StepHealth]]:
+    """Steps, put together so that there are at most a dozen rows."""
+    size = -(-len(steps) // MOST_STEPS)
+    return [steps[i : i + size] for i in range(0, len(steps), size)]
+
+
+def _of_steps(part: Sequence[StepHealth], normalised: bool) -> tuple[str, ...]:
+    """A row of some steps, whose rates are means over groups."""
+    label = str(part[0].step) if len(part) == 1 else f"{part[0].step}..{part[-1].step}"
+    weights = [s.groups for s in part]
+
+    def mean(name: str) -> float | None:
+        known = [(getattr(s, name), w) for s, w in zip(part, weights, strict=True) if getattr(s, name) is not None]
+        return float(np.average([v for v, _ in known], weights=[w for _, w in known])) if known else None
+
+    rates = [_rate(mean(name)) for name in ("groups_without_signal", "all_right", "all_wrong", "tied")]
+    numbers = [_number(mean("spread")), _rate(mean("effective")), _number(mean("live_size"))]
+    numbers += [_number(mean("batch_factor"))] if normalised else []
+    return label, f"{sum(s.rollouts for s in part):,}", f"{sum(weights):,}", *rates, *numbers
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
