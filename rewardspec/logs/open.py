@@ -244,5 +244,5 @@ def _unknown(heads: Sequence[Head]) -> str:
     return (
         f"{shown(head.path)} is of no known format; {_looked_at(head)}\n"
         "Name its columns: --columns prompt=question,correct=score.acc,step=iteration --group-by prompt. "
-        f"If all have their names already: --format table. Known formats, and what shows them:{told}"
+        f"If all have their names already: --from table. Known formats, and what shows them:{told}"
     )

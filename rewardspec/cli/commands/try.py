@@ -20,7 +20,8 @@ def command(
         typer.Argument(metavar="NAME=VALUE,...", help="The columns of a group, a value for each rollout; `-` is none."),
     ],
     advantage: Annotated[
-        str, typer.Option(metavar="SCHEME,...", help="In place of the spec's own: schemes side by side, as `grpo,gdpo`.")
+        str,
+        typer.Option(metavar="SCHEME,...", help="In place of the spec's own: schemes side by side, as `grpo,gdpo`."),
     ] = "",
     step: Annotated[int | None, typer.Option(help="The step of training.", min=0, show_default=False)] = None,
     total_steps: TotalSteps = None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from rewardspec.cli.printing.lines import say
 from rewardspec.cli.printing.table import console, table
-from rewardspec.runs.audit import Remark
+from rewardspec.runs.audit import Remark, Row
 from rewardspec.runs.health import StepHealth
 from rewardspec.runs.replay import RunReplay, UnderSpec
 
@@ -89,11 +89,18 @@ def _show_audit(audit: Sequence[Remark]) -> None:
         say("nothing to remark")
     for remark in audit:
         say(f"{remark.severity}[{remark.code}]: {remark.message}")
-        for row in remark.rollouts[:4]:
+        for row in _telling(remark):
             where = f"{row['file']}:{row['row']}" if "file" in row else f"step {row['step']}, group {row['group']}"
             values = ", ".join(f"{name} {_number(value)}" for name, value in row["rewards"].items())
             right = {True: ", right", False: ", wrong", None: ""}[row.get("right")]
             say(f"  {where}: advantage {row['advantage']:.3g}{right}, {values}")
+
+
+def _telling(remark: Remark) -> Sequence[Row]:
+    """Four rollouts of the group that shows a remark best: those with most and with least advantage."""
+    first = [row for row in remark.rollouts if row["group"] == remark.rollouts[0]["group"]]
+    rows = sorted((row for row in first if row["step"] == first[0]["step"]), key=lambda row: -float(row["advantage"]))
+    return rows if len(rows) <= 4 else [*rows[:2], *rows[-2:]]
 
 
 def _parts(steps: Sequence[StepHealth]) -> list[Sequence[StepHealth]]:
