@@ -26,7 +26,7 @@ demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, cou
 	@$(BIN)/python examples/demo.py
 
 check: lint  ## a verdict in two or three minutes, no trainers needed: lint, and the tests that take a moment
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(addprefix tests/,cases commands logs papers rewards unit)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(filter-out tests/trainers tests/random,$(FOLDERS))
 
 # OpenRLHF's tests and those of rounding run beside the rest; what each prints comes at its end.
 test: $(VENV)/.test $(OPENRLHF)/.test lint  ## all tests
