@@ -35,6 +35,7 @@ def check(
     rates: Mapping[str, Rate] = {},
     group_sizes: int | Iterable[int] = (),
     total_steps: int | None = None,
+    items: int = 2,
     strict: bool = False,
     errors: Sequence[str] = (),
 ) -> list[Diagnostic]:
@@ -45,7 +46,8 @@ def check(
 
     spec: a spec, the path of one, or its text. constants: values for names under `define:`. rates: success rates, 0 to
     1, of columns or components with two values; with group_sizes, they give the share of dead groups. total_steps: the
-    length of training. strict: treat every finding as an error. errors: treat the findings of these codes as errors.
+    length of training. items: the most items of a list in the groups that are tried. strict: treat every finding as an
+    error. errors: treat the findings of these codes as errors.
 
     A spec with errors does not raise. Raises OSError for a file that cannot be read, ValueError for a wrong option.
     """
@@ -57,7 +59,7 @@ def check(
     sizes = _sizes(group_sizes) if group_sizes != () else []
     if rates and not sizes:
         raise ValueError("rates need group_sizes, such as [8]")
-    run = Run(_rates(rates), sizes, total_steps)
+    run = Run(_rates(rates), sizes, total_steps, _items(items))
     if isinstance(spec, Spec):
         if constants:
             raise ValueError("set constants when the spec is loaded: load(path, constants=...)")

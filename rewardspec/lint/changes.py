@@ -9,6 +9,7 @@ from rewardspec.ir.patterns import match_zscore
 from rewardspec.language.declarations import Component
 from rewardspec.lint.eps import SMALL, outweighed_by_eps
 from rewardspec.lint.facts import OF_BATCH, Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.scattered import scattered
 from rewardspec.lower.program import Program
 from rewardspec.ops.domain import Level
@@ -18,24 +19,25 @@ from rewardspec.text.diagnostics import SpecError
 MOST_LOWERED = 6_000  # nodes, over all variations of weights and scales
 
 
-def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> bool:
-    """Whether another declaration of a component gives the same advantages, by the graphs or by all small groups.
+def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> str | None:
+    """How it is known that another declaration of a component gives the same advantages: the end of a claim.
 
-    If neither proves it, and no group shows a difference, the finding `code` is noted as not checked.
+    "" by the graphs or by all small groups, `facts.bound` by all of these with lists; None if it does not. If neither
+    proves it, and no group shows a difference, the finding `code` is noted as not checked.
     """
     every = facts.groups.all or {}
     try_groups = 3 in every and not facts.question.intervals
     if not try_groups and len(facts.question.program.graph.nodes) * len(facts.shaped) > MOST_LOWERED:
         facts.not_checked(code, f"there are too many components ({len(facts.shaped)}) to vary each")
-        return False
+        return None
     other = variation(facts.spec, name, changed)
     if other is None:
-        return False
-    theirs = Facts(other)
+        return None
+    theirs = Facts(other, facts.run)
     if facts.declared.eps > SMALL or any(outweighed_by_eps(of) is not None for of in (facts, theirs)):
-        return False  # eps makes scales matter
+        return None  # eps makes scales matter
     if _same_graphs(facts, theirs):
-        return True
+        return ""
     of_batch = facts.reads_batch or theirs.reads_batch or not (_only_divides(facts) and _only_divides(theirs))
     small = [group for groups in every.values() for group in groups] if try_groups and not of_batch else []
     moved, unknown = False, not small
@@ -45,14 +47,14 @@ def changes_nothing(facts: Facts, name: str, changed: Component, code: str) -> b
         if a is None or b is None:
             unknown = True
         elif a != b:
-            return False
+            return None
         else:
-            moved = moved or any(a)
+            moved = moved or any(flat(a))
     if unknown and moved:
         facts.not_checked(
             code, OF_BATCH if of_batch else "it changed nothing in the groups that were tried, which are not all"
         )
-    return moved and not unknown
+    return facts.bound if moved and not unknown else None
 
 
 def _only_divides(facts: Facts) -> bool:
@@ -68,7 +70,7 @@ def _only_divides(facts: Facts) -> bool:
         return False
     while queue:
         node = queue.pop()
-        if over_batch(node) and (node.op not in ("std", "mean") or node.args[0].level is not Level.ROLLOUT):
+        if over_batch(node) and (node.op not in ("std", "mean") or node.args[0].level < Level.ROLLOUT):
             return False
         for user in users.get(node, []):
             if user.op in ("spread", "required"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rewardspec.lint.allow import allowances, is_allowed, without_effect
-from rewardspec.lint.facts import ANY_RUN, LONGER_LISTS, NOT_EXACT, Facts, HasLists, Run
+from rewardspec.lint.facts import ANY_RUN, NOT_EXACT, Facts, Run
 from rewardspec.lint.registry import registered
 from rewardspec.ops.exact import Inexact
 from rewardspec.spec import Spec
@@ -30,13 +30,8 @@ def findings(spec: Spec, run: Run = ANY_RUN) -> Findings:
     facts = Facts(spec, run)
     found: list[Diagnostic] = []
     for one in registered().values():
-        facts.takes_lists, facts.tried_lists = one.shows_lists, False
         try:
             found += one.look(facts)
-            if facts.tried_lists:
-                facts.not_checked(one.code, LONGER_LISTS)
-        except HasLists as reason:
-            facts.not_checked(one.code, str(reason))
         except (Inexact, SpecError):  # nothing can be decided
             facts.not_checked(one.code, NOT_EXACT)
     useless = list(without_effect(facts, found))
@@ -46,9 +41,10 @@ def findings(spec: Spec, run: Run = ANY_RUN) -> Findings:
 
 
 def _notes(facts: Facts, settled: set[str]) -> Iterator[Diagnostic]:
-    """A note for each reason why findings were not checked. Findings in `settled` are omitted."""
+    """A note for each reason why findings were not checked, without those in `settled`; and on longer lists."""
     left = sorted((sorted(codes - settled), reason) for reason, codes in facts.unchecked.items())
-    for codes, reason in left:
-        if codes:
-            message = f"{', '.join(codes)} ({reason})"
-            yield Diagnostic("not-checked", message, facts.advantage_place(), severity="note")
+    said = [f"{', '.join(codes)} ({reason})" for codes, reason in left if codes]
+    if facts.tried_lists:
+        said.append(f"most lists of more than {facts.run.items} items")
+    for message in said:
+        yield Diagnostic("not-checked", message, facts.advantage_place(), severity="note")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from rewardspec.ir.exact import items_of
 from rewardspec.ir.graph import Node, walk
 from rewardspec.ir.patterns import match_zscore
 from rewardspec.lint.facts import Facts, once
@@ -29,7 +30,7 @@ def outweighed_by_eps(facts: Facts) -> tuple[Node, float] | None:
         std = next(n for n in walk([node.args[1].args[1]]) if n.op == "std")
         groups = (group for some in facts.groups.some.values() for group in some)
         all_values = (facts.groups.values(std, group) for group in groups)
-        spreads = [float(values[0]) for values in all_values if values is not None and values[0]]
+        spreads = [float(v) for values in all_values if values is not None for v in items_of(values[0]) if v]
         if spreads and min(spreads) < eps:
             return node, min(spreads)
     return None

@@ -9,6 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from rewardspec.groups.batch import over_batch, without_batch
+from rewardspec.groups.blocks import lists_of, of_items
 from rewardspec.groups.points import ITEMS
 from rewardspec.groups.question import Question
 from rewardspec.ir.graph import Node, walk
@@ -29,25 +30,21 @@ MOST_TRIED = 4096  # rows of columns that are tried for the states of one rollou
 NO_OUTCOME = "the spec has no `outcome`; add one: `outcome: correct >= 1`"
 OF_BATCH = "the advantage depends on the rest of the batch"
 NOT_EXACT = "some values have no exact form and are too close to compare"
-OF_LISTS = "groups of rollouts with lists are not tried"
-LONGER_LISTS = f"lists of more than {ITEMS} items were not tried"
 NO_LENGTH = "the length of the run is unknown; pass `--total-steps N`"
-
-
-class HasLists(ValueError):
-    """A finding would try groups, and those of the spec have lists."""
 
 
 @dataclass(frozen=True)
 class Run:
     """A training run, as far as the caller states it. Findings that need more are not checked.
 
-    rates: the success rates of columns or components with two values. sizes: the group sizes.
+    rates: the success rates of columns or components with two values. sizes: the group sizes. items: of a list at
+    most, in the groups that are tried.
     """
 
     rates: Mapping[str, Fraction] = field(default_factory=dict)
     sizes: Sequence[int] = ()
     total_steps: int | None = None
+    items: int = ITEMS
 
 
 ANY_RUN = Run()  # nothing is known about it
@@ -60,8 +57,6 @@ class Facts:
         self.spec, self.run = spec, run
         self.program, self.declared = spec.program, spec.declarations
         self.unchecked: dict[str, set[str]] = {}  # reason: findings that were not checked
-        self.takes_lists = False  # whether the finding that looks can show a group of rollouts with lists
-        self.tried_lists = False  # whether it has tried such groups
         self.answers: dict[Callable[..., Any], Any] = {}  # of functions that are marked `@once`
 
     def warn(
@@ -140,18 +135,10 @@ class Facts:
             return self.spec
         return replace(self.spec, declarations=replace(self.declared, outcome=self.outcome.expr))
 
-    @property
-    def question(self) -> Question:
-        """The question about the spec, as for `verify`, with 0 for eps. Raises HasLists, unless `takes_lists`."""
-        if self._question.lists:
-            if not self.takes_lists:
-                raise HasLists(OF_LISTS)
-            self.tried_lists = True
-        return self._question
-
     @cached_property
-    def _question(self) -> Question:
-        found = Question.of(self._with_outcome, MOST_TRIED)
+    def question(self) -> Question:
+        """The question about the spec, as for `verify`, with 0 for eps."""
+        found = Question.of(self._with_outcome, MOST_TRIED, items=self.run.items)
         if self.run.total_steps is not None:
             found.moments = _within_run(found.moments, Fraction(self.run.total_steps))
         return found
@@ -159,6 +146,16 @@ class Facts:
     @cached_property
     def groups(self) -> SmallGroups:
         return SmallGroups(self.question)
+
+    @property
+    def tried_lists(self) -> bool:
+        """Whether a finding has tried groups of rollouts with lists."""
+        return "question" in self.__dict__ and bool(self.question.lists)
+
+    @property
+    def bound(self) -> str:
+        """The end of a claim about the advantages of all groups: the lists of those that were tried; empty without."""
+        return f", {of_items(self.question.items)}" if lists_of(walk([self.question.root])) else ""
 
     @cached_property
     def reads_batch(self) -> bool:
@@ -175,8 +172,10 @@ class Facts:
         root, _ = without_batch(program.graph, program.advantage)
         found = Facts(self.spec, self.run)
         found.outcome, found.unchecked = self.outcome, self.unchecked
-        found._question = Question(self._with_outcome, program, root, self.question.normalisation, MOST_TRIED)
-        found._question.moments = self.question.moments
+        found.question = Question(
+            self._with_outcome, program, root, self.question.normalisation, MOST_TRIED, items=self.run.items
+        )
+        found.question.moments = self.question.moments
         return found
 
 

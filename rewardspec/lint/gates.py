@@ -5,6 +5,7 @@ from __future__ import annotations
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.language.declarations import Declarations
 from rewardspec.lint.expressions import names_of, parts
+from rewardspec.lint.items import side_by_side
 from rewardspec.lint.rollouts import some_rollouts
 from rewardspec.lower.lower import Lowering
 from rewardspec.lower.program import Program
@@ -40,7 +41,7 @@ def counts_only_where(declared: Declarations, component: str, condition: Expr) -
             found = [GroupEvaluator(n, tried[0], {})(tried[1], {}) for n in nodes] if tried else [[1], [0]]
         except (Skip, Inexact):
             continue
-        if all(opens == 0 or holds == 1 for opens, holds in zip(*found, strict=True)):
+        if all(opens == 0 or holds == 1 for opens, holds in side_by_side(*found)):
             return True
     return False
 

@@ -25,14 +25,12 @@ class Finding:
     page: Markdown: what is found, why it hurts training, an example, what to write instead, where it happened.
     look: yields the warnings about a spec.
     of_spec: it is about the whole spec, so only the spec's own `allow:` suppresses it, not a component's.
-    shows_lists: it shows one group, which can be of rollouts with lists; others try no such groups.
     """
 
     code: str
     page: str
     look: Look
     of_spec: bool = False
-    shows_lists: bool = False
 
     @property
     def title(self) -> str:
@@ -40,16 +38,14 @@ class Finding:
         return self.page.partition("\n")[0]
 
 
-def finding(
-    code: str, page: str | None, *, of_spec: bool = False, shows_lists: bool = False
-) -> Callable[[Look], Finding]:
+def finding(code: str, page: str | None, *, of_spec: bool = False) -> Callable[[Look], Finding]:
     """Decorates the function of a rule as a `Finding`. A rule's file passes its own docstring as the page:
 
     `@finding("name-of-the-file", __doc__)`
     """
     assert page, f"{code} has no page"
     text = page.strip()
-    return lambda look: Finding(code, text, look, of_spec, shows_lists)
+    return lambda look: Finding(code, text, look, of_spec)
 
 
 @cache

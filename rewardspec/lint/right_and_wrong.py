@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from rewardspec.groups.parts import columns_of
 from rewardspec.groups.question import Group
-from rewardspec.ir.exact import items_of
-from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, OF_LISTS, Facts, HasLists, once
+from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts, once
+from rewardspec.lint.items import flat, places
+
+LONG = (4, 8, 16)  # items of a list
+MOST_LONG = 30  # rollouts whose one item is repeated
 
 
 def right_in(facts: Facts, group: Group) -> list[bool | None] | None:
@@ -36,7 +40,7 @@ def groups_with_outcome(facts: Facts, code: str) -> Iterator[tuple[Group, list[A
     for group, advantages in facts.groups.each():
         if advantages is None:
             unknown = True
-        elif not any(v is None for value in advantages for v in items_of(value)):
+        elif None not in flat(advantages):
             yield group, advantages
     if unknown:
         facts.not_checked(code, NOT_EXACT)
@@ -46,15 +50,46 @@ def groups_with_outcome(facts: Facts, code: str) -> Iterator[tuple[Group, list[A
 
 @once
 def group_with_wrong_above_right(facts: Facts) -> tuple[Group, list[Any]] | None:
-    """A small group, and its advantages, in which a wrong answer outranks a right one."""
-    if facts.program.advantage.level.listed:
-        raise HasLists(OF_LISTS)  # an item of a wrong answer can be better than one of a right answer
+    """A small group, and its advantages, in which a wrong answer outranks a right one: by each of its items."""
+    known = False
     for group, advantages in groups_with_outcome(facts, "wrong-above-right"):
-        right = right_in(facts, group)
-        if right is None or True not in right or False not in right:
-            continue
-        worst = min(a for a, r in zip(advantages, right, strict=True) if r is True)
-        best = max(a for a, r in zip(advantages, right, strict=True) if r is False)
-        if worst < best:
+        known = True
+        if _is_wrong_above_right(facts, group, advantages):
             return group, advantages
+    if known:
+        for group in _long_and_short(facts):
+            found = facts.groups.advantages(group)
+            if found is not None and None not in flat(found) and _is_wrong_above_right(facts, group, found):
+                return group, found
     return None
+
+
+def _is_wrong_above_right(facts: Facts, group: Group, advantages: list[Any]) -> bool:
+    right = right_in(facts, group)
+    if right is None:
+        return False
+    worst = [max(flat([a])) for a, r in zip(advantages, right, strict=True) if r is True and a != ()]
+    best = [min(flat([a])) for a, r in zip(advantages, right, strict=True) if r is False and a != ()]
+    return bool(worst and best and min(worst) < max(best))
+
+
+def _long_and_short(facts: Facts) -> Iterator[Group]:
+    """Groups of a wrong rollout with many equal items and a right one with one: sums over an ordered list grow."""
+    nodes, kind = list(facts.question.fine), facts.question.kinds[0]
+    for level in facts.question.lists:
+        if not facts.declared.lists[level.name].ordered:
+            continue
+        at = next(i for i, n in enumerate(nodes) if n.op == "position" and n.level is level)
+        ones = [row for row in facts.question.states()[0] if row[at] == places(1)]
+        ones = ones[:: 1 + len(ones) // MOST_LONG]
+        for count in LONG:
+            long = [
+                tuple(
+                    v if n.level is not level else places(count) if n.op == "position" else v * count
+                    for n, v in zip(nodes, row, strict=True)
+                )
+                for row in ones
+            ]
+            wrong = [row for row in long if right_in(facts, Group((row,), *kind)) == [False]]
+            right = [row for row in ones if right_in(facts, Group((row,), *kind)) == [True]]
+            yield from (Group(pair, *kind) for pair in product(wrong, right))

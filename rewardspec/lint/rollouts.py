@@ -9,11 +9,13 @@ from itertools import product
 from math import inf, prod
 from typing import Any
 
-from rewardspec.groups.points import points_of, users_of
-from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.graph import Node, walk
+from rewardspec.groups.blocks import blocks_of
+from rewardspec.groups.points import ITEMS, points_of, users_of
+from rewardspec.ir.exact import GroupEvaluator, of_each
+from rewardspec.ir.graph import Graph, Node, walk
+from rewardspec.ir.node import is_across_rollouts
+from rewardspec.lint.items import positions
 from rewardspec.ops.exact import Inexact
-from rewardspec.ops.operators import ACROSS_ROLLOUTS
 
 MOST_ROLLOUTS = 1500  # that are tried, one at a time
 FAR = 10**6
@@ -23,14 +25,13 @@ TIMES = ("step", "progress", "total_steps")
 def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node], list[tuple[Any, ...]]] | None:
     """The columns of nodes, and rows of values for them: all combinations, or random ones if there are too many.
 
-    far: also values far outside, if a domain has no end.
+    far: also values far outside, if a domain has no end. Lists have up to `ITEMS` items; their places are among the
+    columns.
 
-    None if the nodes depend on more than a rollout's own columns and the moment, or on items of a list.
+    None if the nodes depend on more than a rollout's own columns and the moment.
     """
     order = walk(nodes)
-    if any(n.op in ACROSS_ROLLOUTS or (n.op == "given" and n.attributes[0] not in TIMES) for n in order):
-        return None
-    if any(n.level.listed for n in order):
+    if any(is_across_rollouts(n) or (n.op == "given" and n.attributes[0] not in TIMES) for n in order):
         return None
     users = users_of(order)
     columns = [n for n in order if n.op == "column"]
@@ -48,10 +49,27 @@ def some_rollouts(nodes: Sequence[Node], far: bool = False) -> tuple[list[Node],
             found |= {hi + FAR} if far and node.domain.hi == inf else set()
             found |= {lo - FAR} if far and node.domain.lo == -inf else set()
         points.append(sorted(found))
+    lists = positions(order)
+    if lists:
+        return _with_lists(columns, points, lists)
     if prod(len(values) for values in points) <= MOST_ROLLOUTS:
         return columns, list(product(*points))
     draw = random.Random(0)
     return columns, [tuple(draw.choice(values) for values in points) for _ in range(MOST_ROLLOUTS)]
+
+
+def _with_lists(
+    columns: list[Node], points: list[list[Any]], lists: list[Node]
+) -> tuple[list[Node], list[tuple[Any, ...]]]:
+    """The columns and the places of items, and rows of values for them, some of which are lists."""
+    odds = {n: dict.fromkeys(values, 1.0) for n, values in zip(columns, points, strict=True)}
+    blocks = blocks_of(Graph(), [*columns, *lists], odds, ITEMS)
+    if prod(block.count for block in blocks) <= MOST_ROLLOUTS:
+        parts = list(product(*([joint for joint, _ in block.all()] for block in blocks)))
+    else:
+        draw = random.Random(0)
+        parts = list(zip(*(block.drawn(draw, MOST_ROLLOUTS, evenly=True) for block in blocks), strict=True))
+    return [n for block in blocks for n in block.nodes], [tuple(v for joint in row for v in joint) for row in parts]
 
 
 def in_rollouts(node: Node, columns: list[Node], rows: list[tuple[Any, ...]]) -> list[Any]:
@@ -60,5 +78,5 @@ def in_rollouts(node: Node, columns: list[Node], rows: list[tuple[Any, ...]]) ->
     try:
         return GroupEvaluator(node, columns, start)(rows, {})
     except Inexact:
-        floats = [tuple(None if v is None else float(v) for v in row) for row in rows]
+        floats = [tuple(of_each(lambda v: None if v is None else float(v), v) for v in row) for row in rows]
         return GroupEvaluator(node, columns, start, floats=True)(floats, {})

@@ -10,6 +10,7 @@ from rewardspec.groups.blocks import read_of
 from rewardspec.groups.question import Group, Question
 from rewardspec.ir.exact import GroupEvaluator, is_unknown
 from rewardspec.ir.graph import Node, walk
+from rewardspec.lint.items import shown_name
 from rewardspec.ops.exact import Inexact
 
 SIZES = (2, 3)
@@ -91,8 +92,8 @@ class SmallGroups:
         whole: after the batch's normalisation, with the group as the whole batch. of: a node in place of the advantage.
         """
         members, columns, moment = group
-        names = [n.attributes[0] for n in self.question.fine]
-        own = [n.attributes[0] for n in other.question.fine]
+        names = [shown_name(n) for n in self.question.fine]
+        own = [shown_name(n) for n in other.question.fine]
         if not (set(own) <= set(names) and set(other.question.coarse) <= set(columns)):
             return None
         rows = tuple(tuple(m[names.index(n)] for n in own) for m in members)

@@ -12,7 +12,7 @@ def summands(node: Node, shaped: set[Node]) -> set[Node]:
         return {node}
     match node.op:
         case "sum_components" | "+" | "-" | "neg" | "spread" | "required" | "*" | "/":
-            inner = [a for a in node.args if a.level is Level.ROLLOUT or node.op in ("spread", "required")]
+            inner = [a for a in node.args if a.level >= Level.ROLLOUT or node.op in ("spread", "required")]
             if len(inner) > 1 and node.op in "*/":
                 return set()
         case "coalesce":

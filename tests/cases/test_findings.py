@@ -98,6 +98,12 @@ INSTEAD = {  # what of the example on a page is written otherwise, and how; the 
         ("center(gained, by=position)", "returns(gained) - mean(sum(gained, over=rollout))")
     ],
     "long-rollouts-outweigh": [("center(gained)", "gained - mean(mean(gained, over=rollout))")],
+    "more-items-rewarded": [("sum(called, over=rollout)", "min(sum(called, over=rollout), 1)")],
+    "all-of-no-items": [("all(well, over=rollout)", "all(well, over=rollout) and any(well, over=rollout)")],
+    "discount-without-effect": [("returns(gained, gamma=0.9) > 0", "returns(gained, gamma=0.9)")],
+    "component-without-effect": [
+        ("sum(center(tool, over=rollout), over=rollout)", "center(sum(tool, over=rollout))"),
+    ],
     "state-unread": [("advantage: dr_grpo", "advantage: correct - level")],
     "keep-never-holds": [("mean(correct) > 1", "0 < mean(correct) and mean(correct) < 1")],
     "constant-component": [("bonus: difficulty", "bonus: difficulty * correct")],
@@ -175,6 +181,15 @@ def test_example_on_a_page_draws_its_finding_and_what_to_write_instead_does_not(
 
 OTHER_WAYS_OUT = [  # of the pages that name several
     ("long-rollouts-outweigh", "zscore(correct) + center(gained)", "zscore(sum(gained, over=rollout))"),
+    ("more-items-rewarded", "sum(called, over=rollout)", "coalesce(mean(called, over=rollout), 0)"),
+    (
+        "more-items-rewarded",
+        "sum(called, over=rollout)",
+        "sum(called, over=rollout) - 0.5 * count(position, over=rollout)",
+    ),
+    ("all-of-no-items", "all(well, over=rollout)", "coalesce(mean(well, over=rollout), 0)"),
+    ("discount-without-effect", "returns(gained, gamma=0.9) > 0", "returns(gained) > 0"),
+    ("component-without-effect", "sum(center(tool, over=rollout), over=rollout)", "center(tool)"),
     ("tiny-divisor", "style / (std(style) + 1e-9)", "(style / std(style) if std(style) > 0 else 0)"),
     ("eps-outweighs-spread", "tidy: {values: [0, 0.001]}", "tidy: {values: [0, 0.001], scale: [0, 1]}"),
     ("one-unit-decides", '"1 - min(tokens / 4000, 1)"', "floor(tokens / 500) / 8"),

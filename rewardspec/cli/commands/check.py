@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from rewardspec.api import check_text
-from rewardspec.cli.options import Files, Rates, Set, TotalSteps, constants_of, one_of, sizes_of
+from rewardspec.cli.options import Files, Items, Rates, Set, TotalSteps, constants_of, one_of, sizes_of
 from rewardspec.cli.printing.lines import misuse, say, say_json
 from rewardspec.cli.reading import expanded, name_of, source_of
+from rewardspec.groups.points import ITEMS
 from rewardspec.groups.rates import read_rates
 from rewardspec.lint import Run, codes, page
 from rewardspec.text.diagnostics import Diagnostic
@@ -28,6 +29,7 @@ def command(
         str, typer.Option("-g", "--group-size", help="Group sizes of the run: `8`, `2,4,8` or `2..8`.")
     ] = "",
     total_steps: TotalSteps = None,
+    items: Items = ITEMS,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Report all errors and findings of specs, without running anything."""
@@ -39,7 +41,7 @@ def command(
         misuse("--p needs a group size: add -g 8")
     sizes = sizes_of(group_sizes) if group_sizes else []
     try:
-        run = Run(read_rates(rates) if rates else {}, sizes, total_steps)
+        run = Run(read_rates(rates) if rates else {}, sizes, total_steps, items)
     except ValueError as error:
         misuse(str(error))
     constants = constants_of(set_)

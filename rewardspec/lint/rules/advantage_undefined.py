@@ -2,7 +2,8 @@
 
 A reduction of no rollouts is missing: `max(x, where=correct)` in a group without a right answer. A division by a
 spread of 0 is undefined. Either raises an error, so training stops at the first such group. Groups in which all
-rollouts are wrong, or all are equal, come early.
+rollouts are wrong, or all are equal, come early. So do rollouts without a turn or a call: `mean(x, over=rollout)` of no
+items is missing.
 
 ```yaml
 components:
@@ -25,6 +26,7 @@ from typing import Any
 from rewardspec.groups.question import Group
 from rewardspec.ir.checks import find_checks
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.missing import listed, measured_without_advantage, rows
 from rewardspec.lint.registry import finding
 from rewardspec.lint.table import at_moment
@@ -58,7 +60,7 @@ def advantage_undefined(facts: Facts) -> Iterator[Diagnostic]:
 def _undefined(facts: Facts) -> tuple[Group, list[Any]] | None:
     """A small group without missing values whose advantages are undefined for some rollout, and the advantages."""
     for group, advantages in facts.groups.each():
-        if any(None in row for row in group[0]) or advantages is None or None not in advantages:
+        if any(None in flat(row) for row in group[0]) or advantages is None or None not in flat(advantages):
             continue
         if measured_without_advantage(facts, group, advantages):
             return group, advantages

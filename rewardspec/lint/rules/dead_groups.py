@@ -5,7 +5,7 @@ With one binary reward, success rate p and groups of G, the share of dead groups
 G = 8 that is 66%.
 
 The check needs a success rate and a group size: `rewardspec check SPEC --p correct=0.05 -g 8`. Values without a rate
-are taken to be equally frequent.
+are taken to be equally frequent. So are all lengths of a list, of up to two items: `--items 4` for up to four.
 
 ```yaml
 components: {correct: {values: [0, 1]}}
@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
 
+from rewardspec.groups.blocks import blocks_of
 from rewardspec.groups.parts import connected, independent_terms
 from rewardspec.groups.points import Point, PolicyModel, column_points, users_of
 from rewardspec.groups.rates import policy
@@ -31,6 +32,7 @@ from rewardspec.groups.states import Rollouts, States, find_states, is_boundary,
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import NO_LENGTH, OF_BATCH, Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.registry import finding
 from rewardspec.lower.program import Program
 from rewardspec.text.diagnostics import Diagnostic, Label
@@ -49,7 +51,7 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     if facts.question.normalisation == "shift":
         facts.not_checked("dead-groups", OF_BATCH)
         return
-    model = policy(facts.program, facts.run.rates)
+    model = policy(facts.program, facts.run.rates, facts.run.items)
     facts = facts.with_eps if facts.divides_by_eps else facts
     read = {n.attributes[0] for n in walk([facts.question.root]) if n.op == "given"}
     if "total_steps" in read and facts.run.total_steps is None:
@@ -65,7 +67,7 @@ def dead_groups(facts: Facts) -> Iterator[Diagnostic]:
         start = ", at the first step" if read & {"step", "progress"} else ""
         yield facts.warn(
             "dead-groups",
-            f"{many} of groups of {size} are dead at {rates}{start}",
+            f"{many} of groups of {size} are dead at {rates}{start}{facts.bound}",
             facts.advantage_place(),
             labels=tuple(Label(place, "success rate given") for place in places),
             help="use larger groups, easier prompts or partial credit; compare the shares with "
@@ -81,7 +83,7 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
     program, root = facts.question.program, facts.question.root
     total = Fraction(facts.run.total_steps or 1)
     moment = {"step": Fraction(0), "total_steps": total, "progress": Fraction(0)}
-    if _joint_cases(program, root) > MOST_CASES:
+    if _joint_cases(program, root, model.items) > MOST_CASES:
         facts.not_checked("dead-groups", f"there are more than {MOST_CASES} kinds of rollouts; use `simulate --p`")
         return
     if any(n.op == "column" and n.domain.ids for n in walk([root])):
@@ -103,8 +105,8 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
             )
             return
         if sum(mass for *_, mass in groups) > MOSTLY:
-            dead = (mass for members, columns, mass in groups if all(v == 0 for v in evaluate(members, columns)))
-            yield size, sum(dead), is_all
+            values = ((mass, flat(evaluate(members, columns))) for members, columns, mass in groups)
+            yield size, sum(mass for mass, found in values if all(v == 0 for v in found)), is_all
 
 
 def _equal_groups(states: States, size: int) -> Iterator[tuple[Rollouts, dict[str, Point], float]]:
@@ -115,7 +117,7 @@ def _equal_groups(states: States, size: int) -> Iterator[tuple[Rollouts, dict[st
                 yield (row,) * size, columns, odds * mass**size
 
 
-def _joint_cases(program: Program, root: Node) -> int:
+def _joint_cases(program: Program, root: Node, items: int) -> int:
     """The number of combinations of column values that show all kinds of rollouts."""
     nodes = walk([root])
     points, _, complete = column_points(program, [root], 1)
@@ -125,5 +127,5 @@ def _joint_cases(program: Program, root: Node) -> int:
     for members in connected(start):
         terms = [[t] for t in independent_terms(program.graph, members[0])] if len(members) == 1 else [members]
         for term in terms:
-            cases += prod(len(points[n]) for n in walk(term) if n in points)
+            cases += prod(block.count for block in blocks_of(program.graph, walk(term), points, items))
     return cases

@@ -5,7 +5,7 @@ a rollout with only the easy reward gets the larger advantage.
 
 A weight does not prevent this if each reward is normalised separately. If nearly all rollouts of a group have a
 reward, or nearly none has it, its deviation is small, and the z-score divides by the deviation. Groups of up to 16
-are tried.
+are tried; of a reward of items, rollouts with one item.
 
 ```yaml
 components:
@@ -32,6 +32,7 @@ from rewardspec.groups.question import Group, Kind, Rollout
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import NOT_EXACT, Facts
 from rewardspec.lint.gates import gate_names
+from rewardspec.lint.items import flat, places, shown_name, side_by_side
 from rewardspec.lint.registry import finding
 from rewardspec.lint.right_and_wrong import group_with_wrong_above_right
 from rewardspec.lint.table import table
@@ -152,9 +153,9 @@ def _worth_in(facts: Facts, state: Rollout, names: Iterable[str]) -> dict[str, A
     found = {}
     for name in names:
         values = facts.groups.shaped(name, alone)
-        if values is None:
-            return None
-        found[name] = values[0]
+        if values is None or (facts.shaped[name].level.listed and len(values[0]) != 1):
+            return None  # of a list the rollouts with one item are tried
+        found[name] = flat(values)[0]
     return found
 
 
@@ -181,7 +182,10 @@ def _states_of_two(facts: Facts, hard: str, easy: str) -> dict[Rollout, dict[str
     own = {n for n in walk([facts.shaped[name] for name in (hard, easy)]) if n.op == "column"}
     own_names = {n.attributes[0] for n in own}
     touched = [c for c in facts.shaped if c in (hard, easy) or own & set(walk([facts.shaped[c]]))]
-    points = [values if node.attributes[0] in own_names else values[:1] for node, values in facts.question.fine.items()]
+    points: list[list[Any]] = []
+    for node, values in facts.question.fine.items():
+        few = values if shown_name(node) in own_names else values[:1]
+        points.append([places(1)] if node.op == "position" else [(v,) for v in few] if node.level.listed else [*few])
     if prod(len(values) for values in points) > MOST_STATES // 4:
         return {}
     rows = product(*points)
@@ -198,12 +202,12 @@ def _overtaken(facts: Facts, hard: str, easy: str, kinds: Kinds) -> tuple[Group,
         group = Group(members, *_setting(facts))
         advantages = facts.groups.advantages(group)
         own, other = (facts.groups.shaped(name, group) for name in (hard, easy))
-        if advantages is None or own is None or other is None or None in advantages:
+        if advantages is None or own is None or other is None or None in flat(advantages):
             facts.not_checked("easy-above-hard", NOT_EXACT)
             return None
         by_end = {
             (a == ends[hard][1], b == ends[easy][1]): x
-            for a, b, x in zip(own, other, advantages, strict=True)
+            for a, b, x in side_by_side(own, other, advantages)
             if a in ends[hard] and b in ends[easy]
         }
         if (True, False) in by_end and (False, True) in by_end and by_end[False, True] > by_end[True, False]:

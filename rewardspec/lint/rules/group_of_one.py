@@ -7,6 +7,8 @@ size: `rewardspec check SPEC -g 1`.
 Groups of one come from `num_generations: 1`, from prompts that are not repeated, and from a group id that differs for
 each rollout.
 
+If items are compared with each other, a group of one rollout can be live.
+
 ```yaml
 components: {correct: {values: [0, 1]}}
 advantage: batch_grpo
@@ -23,6 +25,7 @@ from collections.abc import Iterator
 
 from rewardspec.groups.question import Group
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.registry import finding
 from rewardspec.lint.scattered import scattered
 from rewardspec.text.diagnostics import Diagnostic
@@ -35,10 +38,10 @@ def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
     groups, _ = facts.question.groups(1, 0)
     alone = [Group((row,), group.columns, group.moment) for group in scattered(facts) for row in group.rollouts]
     found = [facts.groups.advantages(group) for group in [*groups, *alone]]
-    if all(values == [0] for values in found):
+    if all(values is not None and all(v == 0 for v in flat(values)) for values in found):
         yield facts.warn(
             "group-of-one",
-            "in groups of one every advantage is 0",
+            f"in groups of one every advantage is 0{facts.bound}",
             facts.advantage_place(),
             note="compares within groups",
             help="sample several rollouts per prompt, or compare with the batch: `zscore(total, over=batch)`",

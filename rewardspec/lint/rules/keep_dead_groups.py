@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.lint.facts import NO_OUTCOME, NOT_EXACT, Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.outcome import Outcome
 from rewardspec.lint.registry import finding
 from rewardspec.lint.right_and_wrong import right_in
@@ -39,13 +40,13 @@ def keep_dead_groups(facts: Facts) -> Iterator[Diagnostic]:
     kept_dead, wrong_kept = None, False
     for group, advantages in facts.groups.each():
         right, kept = right_in(facts, group), facts.groups.values(keep, group)
-        if advantages is None or right is None or kept is None or None in (*right, *advantages):
+        if advantages is None or right is None or kept is None or None in (*right, *flat(advantages)):
             facts.not_checked("keep-dead-groups", NOT_EXACT)
             return
         if not any(right) and kept[0] == 1:
             wrong_kept = True
-        if all(right) and kept[0] == 1:
-            if any(advantages):
+        if all(right) and kept[0] == 1 and flat(advantages):
+            if any(flat(advantages)):
                 return  # groups of right answers are live
             kept_dead = kept_dead or (group, advantages)
     if kept_dead is not None and not wrong_kept:

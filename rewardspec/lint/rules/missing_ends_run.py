@@ -2,7 +2,7 @@
 
 The spec allows a value to be missing (`missing: ignore`) and then uses it outside of any reduction. The result is
 missing too. If something else was measured of that rollout, a missing advantage raises an error. Training stops at the
-first rollout for which the judge did not answer.
+first rollout for which the judge did not answer. In a list it is the value of one item.
 
 ```yaml
 components:
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.missing import cause, measured_without_advantage, missing_place, spoilt_groups, with_and_without
 from rewardspec.lint.registry import finding
 from rewardspec.text.diagnostics import Diagnostic
@@ -31,7 +32,7 @@ from rewardspec.text.diagnostics import Diagnostic
 def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
     for name, group, spoilt in spoilt_groups(facts, "missing-ends-run"):
         before, after = facts.groups.advantages(group), facts.groups.advantages(spoilt)
-        if before is None or after is None or None in before or None not in after:
+        if before is None or after is None or None in flat(before) or None not in flat(after):
             continue
         if measured_without_advantage(facts, spoilt, after):
             yield facts.warn(

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from rewardspec.groups.question import Group
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.missing import cause, missing_place, spoilt_groups, with_and_without
 from rewardspec.lint.registry import finding
 from rewardspec.text.diagnostics import Diagnostic
@@ -32,12 +33,12 @@ from rewardspec.text.diagnostics import Diagnostic
 def missing_silences_group(facts: Facts) -> Iterator[Diagnostic]:
     for name, group, spoilt in spoilt_groups(facts, "missing-silences-group"):
         before, after = facts.groups.advantages(group), facts.groups.advantages(spoilt)
-        if before is None or after is None or None in before or any(a is None or a != 0 for a in after):
+        if before is None or after is None or None in flat(before) or any(a is None or a != 0 for a in flat(after)):
             continue
         members, columns, moment = spoilt
         at = next(i for i, row in enumerate(members) if row != group[0][i])
         rest = facts.groups.advantages(Group(members[:at] + members[at + 1 :], columns, moment))
-        if rest is not None and None not in rest and any(before) and len(set(rest)) > 1:
+        if rest is not None and None not in flat(rest) and any(flat(before)) and len({*flat(rest)}) > 1:
             kept = facts.question.program.keep
             is_dropped = kept is not None and (facts.groups.values(kept, spoilt) or [1])[0] != 1
             yield facts.warn(

@@ -2,7 +2,7 @@
 
 No rollout becomes less likely; bad ones only become more likely by less than good ones. The policy gradient is
 unbiased without a baseline, but its variance is that of the rewards. With few samples, a rollout becomes more likely
-merely because it was sampled.
+merely because it was sampled. A sum or a mean over the items of one rollout is no baseline.
 
 ```yaml
 components:
@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.ir.graph import walk
+from rewardspec.ir.node import is_across_rollouts
 from rewardspec.lint.facts import Facts
 from rewardspec.lint.registry import finding
 from rewardspec.ops.domain import Level
-from rewardspec.ops.reductions import REDUCTIONS
 from rewardspec.text.diagnostics import Diagnostic
 
 
@@ -32,7 +32,7 @@ from rewardspec.text.diagnostics import Diagnostic
 def no_baseline(facts: Facts) -> Iterator[Diagnostic]:
     root = facts.program.advantage
     order = walk([root])
-    if any(n.op in REDUCTIONS or n.op == "copies" for n in order):
+    if any(is_across_rollouts(n) for n in order):
         return
     if any(n.op == "column" and n.level < Level.ROLLOUT for n in order):  # a baseline that was measured
         return

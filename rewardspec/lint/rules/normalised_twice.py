@@ -32,7 +32,7 @@ def normalised_twice(facts: Facts) -> Iterator[Diagnostic]:
     graph = facts.program.graph
     for node in walk([facts.program.advantage]):
         outer = match_zscore(graph, node)
-        if outer is None or outer.where is not None or outer.by is not None or outer.x.level is not Level.ROLLOUT:
+        if outer is None or outer.where is not None or outer.by is not None or outer.x.level < Level.ROLLOUT:
             continue
         if _is_normalised(graph, outer.x, outer.over):
             same = "the batch" if outer.over is Level.BATCH else "the same groups"
@@ -66,15 +66,21 @@ def _normalised_part(facts: Facts, whole: Node) -> str | None:
 
 def _is_normalised(graph: Graph, node: Node, over: Level) -> bool:
     """Whether a node is computed only from z-scores over `over`: scaled, shifted, summed, whitened over the batch."""
+    return _is_normalised_at(node.level, graph, node, over)
+
+
+def _is_normalised_at(level: Level, graph: Graph, node: Node, over: Level) -> bool:
+    """As `_is_normalised`, of z-scores of this level: one of rollouts is none of their items."""
     found: ZScore | None = match_zscore(graph, node)
-    if found is not None and found.where is None and found.by is None and found.x.level is Level.ROLLOUT:
-        return found.over is over or (found.over is Level.BATCH and _is_normalised(graph, found.x, over))
-    inner = [a for a in node.args if a.level is Level.ROLLOUT and a.constant is None]
+    if found is not None and found.where is None and found.by is None and found.x.level >= Level.ROLLOUT:
+        whitened = found.over is Level.BATCH and _is_normalised_at(level, graph, found.x, over)
+        return found.x.level is level and (found.over is over or whitened)
+    inner = [a for a in node.args if a.level >= Level.ROLLOUT and a.constant is None]
     match node.op:
         case "*" | "/" | "spread" | "neg" | "+" | "-" | "sum_components":
             if any(a.level is not Level.BATCH for a in node.args if a not in inner and a.constant is None):
                 return False
             if len(inner) > 1 and (node.op in ("*", "/") or over is Level.BATCH):
                 return False
-            return bool(inner) and all(_is_normalised(graph, a, over) for a in inner)
+            return bool(inner) and all(_is_normalised_at(level, graph, a, over) for a in inner)
     return False

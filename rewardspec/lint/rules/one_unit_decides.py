@@ -6,7 +6,7 @@ between right and wrong.
 
 Groups in which every answer is right, which become more frequent as the policy improves, then teach the noise in their
 lengths. Only counted columns without an upper end (`range: [0, .inf]`) are checked: scores close together can be
-meant.
+meant. In a list one item has one unit more.
 
 ```yaml
 signals: {tokens: {range: [0, .inf]}}
@@ -28,11 +28,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
+from typing import Any
 
 from rewardspec.groups.question import Group
-from rewardspec.ir.exact import GroupEvaluator
+from rewardspec.ir.exact import GroupEvaluator, Values, items_of, of_each
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import flat, shown_name, side_by_side
 from rewardspec.lint.registry import finding
 from rewardspec.lint.words import words_of
 from rewardspec.ops.domain import Bound
@@ -42,17 +44,18 @@ from rewardspec.text.numbers import format_number
 
 LARGEST = 3.4e38  # of float32
 MOST_ROWS = 32
+RATIOS = {"speed", "speedup", "ratio", "rate", "score", "scores", "reward", "rewards", "return", "returns", "value"}
 COUNTS = {"length", "len", "tokens", "words", "chars", "bytes", "lines", "steps", "turns", "calls", "seconds", "count"}
 
 
 @finding("one-unit-decides", __doc__)
 def one_unit_decides(facts: Facts) -> Iterator[Diagnostic]:
-    endless = [n.attributes[0] for n in facts.question.fine if _counts_without_end(facts, n)]
+    endless = {n.attributes[0] for n in facts.question.fine if n.op == "column" and _counts_without_end(facts, n)}
     if not endless or facts.question.normalisation == "shift" or facts.depends_on_batch("one-unit-decides"):
         return
     facts = facts.with_eps  # eps is a floor of divisors, too
     for at, node in enumerate(facts.question.fine):
-        if node.attributes[0] in endless and (found := _decided(facts, at, node)) is not None:
+        if shown_name(node) in endless and (found := _decided(facts, at, node)) is not None:
             yield _warning(facts, node.attributes[0], found)
             return
 
@@ -72,14 +75,14 @@ class Decided:
 
 def _decided(facts: Facts, at: int, column: Node) -> Decided | None:
     """Two such rollouts, for the count in place `at` of a rollout. Large counts are tried first."""
-    rows = [row for row in facts.question.states()[0] if row[at] is not None][:MOST_ROWS]
-    known = [(row, count) for row in rows if (count := row[at]) is not None]
+    rows = [row for row in facts.question.states()[0] if _first(row[at]) is not None][:MOST_ROWS]
+    known = [(row, count) for row in rows if (count := _first(row[at])) is not None]
     tried = known + [(row, count + far) for row, count in known for far in (100, 1000)]
     columns = {name: points[0] for name, points in facts.question.coarse.items()}
     for row, count in sorted(tried, key=lambda pair: -pair[1]):  # a long answer is a better example than an empty one
         if count not in column.domain or count + 1 not in column.domain:
             continue
-        two = tuple((*row[:at], value, *row[at + 1 :]) for value in (count, count + 1))
+        two = tuple((*row[:at], _with_first(row[at], value), *row[at + 1 :]) for value in (count, count + 1))
         group = Group(two, columns, facts.question.moments[0])
         first, second = _in_floats(facts, group)
         if first is None or second is None or not 1 <= abs(first - second) < LARGEST:
@@ -88,6 +91,15 @@ def _decided(facts: Facts, at: int, column: Node) -> Decided | None:
         if changed is not None:
             return Decided((count, count + 1), (first, second), *changed)
     return None
+
+
+def _first(value: Values) -> Any:
+    """A value of a rollout; that of the first item, or None, of a list."""
+    return next(iter(items_of(value)), None)
+
+
+def _with_first(value: Values, first: Fraction) -> Values:
+    return (first, *value[1:]) if isinstance(value, tuple) else first
 
 
 def _warning(facts: Facts, name: str, found: Decided) -> Diagnostic:
@@ -112,19 +124,21 @@ def _warning(facts: Facts, name: str, found: Decided) -> Diagnostic:
 def _in_floats(facts: Facts, group: Group) -> list[float | None]:
     """The advantages of a group in floats: with eps they have no exact value."""
     members, columns, moment = group
-    rows = [tuple(None if v is None else float(v) for v in row) for row in members]
-    return GroupEvaluator(facts.question.root, list(facts.question.fine), moment, floats=True)(rows, columns)
+    rows = [tuple(of_each(lambda v: None if v is None else float(v), v) for v in row) for row in members]
+    found = GroupEvaluator(facts.question.root, list(facts.question.fine), moment, floats=True)(rows, columns)
+    return [_first(value) for value in found]
 
 
 def _counts_without_end(facts: Facts, column: Node) -> bool:
     """Whether a column is a count, such as tokens, and not a score.
 
-    A column that is itself a component is a score, unless its name says that it is a count.
+    A column that is itself a component, or is called a ratio, is a score, unless its name says that it is a count.
     """
     name, domain = column.attributes[0], column.domain
     if domain.values is not None or domain.bounded or domain.lo == -inf or domain.ids:
         return False
-    return name not in facts.declared.components or bool(words_of(name) & COUNTS)
+    words = words_of(name)
+    return bool(words & COUNTS) or not (name in facts.declared.components or words & RATIOS)
 
 
 def _changed(facts: Facts, group: Group) -> tuple[str, Fraction] | None:
@@ -136,10 +150,10 @@ def _changed(facts: Facts, group: Group) -> tuple[str, Fraction] | None:
     found: tuple[str, Fraction] | None = None
     for name, node in facts.shaped.items():
         values = facts.groups.shaped(name, group)
-        if values is None or None in values:
+        if values is None or None in flat(values):
             return None
-        apart: Fraction = abs(values[0] - values[1])
-        far = node.domain.hi - node.domain.lo if node.domain.bounded else max(map(abs, values))
+        apart: Fraction = max((abs(a - b) for a, b in side_by_side(values[:1], values[1:])), default=Fraction(0))
+        far = node.domain.hi - node.domain.lo if node.domain.bounded else max(map(abs, flat(values)), default=0)
         compares = any(n.op in REDUCTIONS for n in walk([node]))
         if apart and apart > far / 100 and not compares:
             return None

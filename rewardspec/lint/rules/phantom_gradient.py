@@ -13,6 +13,8 @@ advantage: grpo
 Gate the other components (`when: correct >= 1`), or drop such groups (`keep: any(correct)`). If a format reward is
 meant to teach exactly this early in training, give that as a reason: `allow: {phantom-gradient: why}`.
 
+Items count as rollouts do: a group of wrong answers is live if two of its items differ in their advantage.
+
 verl-recipe#125 measured 0.04 to 0.10 with such a term, and 0.75 with the term gated on the outcome.
 """
 
@@ -21,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rewardspec.groups.question import Group
-from rewardspec.ir.exact import items_of
 from rewardspec.ir.graph import walk
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import flat
 from rewardspec.lint.registry import finding
 from rewardspec.lint.rewarded import can_reward, gate_rest_help
 from rewardspec.lint.right_and_wrong import groups_with_outcome, right_in
@@ -31,21 +33,25 @@ from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
 
 
-@finding("phantom-gradient", __doc__, of_spec=True, shows_lists=True)
+@finding("phantom-gradient", __doc__, of_spec=True)
 def phantom_gradient(facts: Facts) -> Iterator[Diagnostic]:
+    outcome, shown = facts.outcome, None
     for group, advantages in groups_with_outcome(facts, "phantom-gradient"):
-        if len({v for value in advantages for v in items_of(value)}) > 1 and _is_all_wrong(facts, group):
-            outcome = facts.outcome
-            assert outcome is not None, "these groups have one"
-            wrong = "without a right answer" if outcome.is_binary else f"in which `{outcome.condition}` is never true"
-            yield facts.warn(
-                "phantom-gradient",
-                f"groups {wrong} can be live: {table(facts, group, advantages)}",
-                facts.advantage_place(),
-                help=f"{gate_rest_help(facts)}, or drop such groups: "
-                + (f"`keep: {outcome.any}`" if facts.program.keep is None else f"add `and {outcome.any}` to `keep`"),
-            )
-            return
+        if len({*flat(advantages)}) > 1 and _is_all_wrong(facts, group):
+            shown = shown or (group, advantages)
+            if () not in advantages:  # a plainer example than one with a rollout that has no items
+                shown = group, advantages
+                break
+    if shown is None or outcome is None:
+        return
+    wrong = "without a right answer" if outcome.is_binary else f"in which `{outcome.condition}` is never true"
+    yield facts.warn(
+        "phantom-gradient",
+        f"groups {wrong} can be live: {table(facts, *shown)}",
+        facts.advantage_place(),
+        help=f"{gate_rest_help(facts)}, or drop such groups: "
+        + (f"`keep: {outcome.any}`" if facts.program.keep is None else f"add `and {outcome.any}` to `keep`"),
+    )
 
 
 def _is_all_wrong(facts: Facts, group: Group) -> bool:

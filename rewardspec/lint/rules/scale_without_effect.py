@@ -12,6 +12,9 @@ advantage: gdpo                                  # ToolRL's smooth scale has no 
 
 Use a weight (`weight: 2 - progress`), or sum before normalising (`grpo`).
 
+With lists inside rollouts, lists of up to two items and some longer ones are tried. The message says so, unless it
+follows from the formula.
+
 It happened in UniRL#146: a scale of 15 trained like a scale of 1.
 """
 
@@ -36,11 +39,12 @@ def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
         if plain is None:
             continue
         without = replace(declaration, value=plain)
-        if changes_nothing(facts, name, without, "scale-without-effect"):
+        known = changes_nothing(facts, name, without, "scale-without-effect")
+        if known is not None:
             itself = _keeps_its_value(facts, name, without)
             yield facts.warn(
                 "scale-without-effect",
-                f"the scale of `{name}` changes no advantage",
+                f"the scale of `{name}` changes no advantage{known}",
                 facts.component_place(name, "scale"),
                 note="maps every value to itself" if itself else "cancelled by the normalisation",
                 help="remove it" if itself else "use a `weight`, or sum before normalising (`grpo`)",

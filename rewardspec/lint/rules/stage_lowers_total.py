@@ -25,6 +25,7 @@ from fractions import Fraction
 
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import side_by_side
 from rewardspec.lint.registry import finding
 from rewardspec.lint.rollouts import some_rollouts
 from rewardspec.lower.lower import Lowering
@@ -66,6 +67,6 @@ def _least(facts: Facts, add: Expr, passed: list[Expr]) -> Fraction | None:
     if tried is None:
         return None
     columns, rows = tried
-    values, *conditions = (GroupEvaluator(n, columns, {})(rows, {}) for n in (value, *gates))
-    held = [v for v, *holds in zip(values, *conditions, strict=True) if v is not None and all(h == 1 for h in holds)]
+    seen = [GroupEvaluator(n, columns, {})(rows, {}) for n in (value, *gates)]
+    held = [v for v, *holds in side_by_side(*seen) if v is not None and all(h == 1 for h in holds)]
     return min(held, default=None)

@@ -8,6 +8,8 @@ components: {correct: {values: [0, 1]}, format: {values: [0, 1]}}
 advantage: grpo
 ```
 
+Groups with lists inside rollouts are counted for lists of up to two items, or `--items`.
+
 `advantage: gdpo` keeps them distinct; `rewardspec simulate SPEC -g 4 --advantage grpo --advantage gdpo` counts them.
 
 GDPO (arXiv:2601.05242), Sec. 2 and Fig. 2-3.
@@ -71,7 +73,7 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
             "sum-merges-groups",
             f"summing first leaves {own} distinct advantage groups of size {size}"
             + ("" if everywhere else _at(facts, columns, moment))
-            + f"; normalising each reward first leaves {apart}",
+            + f"; normalising each reward first leaves {apart}{facts.bound}",
             facts.advantage_place(),
             help="use `gdpo`, which normalises each reward before it sums",
         )

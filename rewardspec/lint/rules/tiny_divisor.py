@@ -22,6 +22,7 @@ from fractions import Fraction
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.eps import SMALL
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.items import flat, side_by_side
 from rewardspec.lint.registry import finding
 from rewardspec.lint.table import table
 from rewardspec.ops.operators import GROUP_SPREADS
@@ -45,15 +46,15 @@ def tiny_divisor(facts: Facts) -> Iterator[Diagnostic]:
             continue
         for groups in facts.groups.some.values():
             for group in groups:
-                flat, above = (facts.groups.values(n, group) for n in (spread, node.args[0]))
+                spreads, above = (facts.groups.values(n, group) for n in (spread, node.args[0]))
                 advantages = facts.groups.advantages(group)
-                if flat is None or above is None or advantages is None or None in advantages:
+                if spreads is None or above is None or advantages is None or None in flat(advantages):
                     continue
-                at = next((i for i, (s, x) in enumerate(zip(flat, above, strict=True)) if s == 0 and x), None)
-                if at is not None and abs(advantages[at]) >= HUGE:
+                first = next(((x, a) for s, x, a in side_by_side(spreads, above, advantages) if s == 0 and x), None)
+                if first is not None and abs(first[1]) >= HUGE:
                     yield facts.warn(
                         "tiny-divisor",
-                        f"without spread, {float(above[at]):.3g} is divided by {format_number(added)}: "
+                        f"without spread, {float(first[0]):.3g} is divided by {format_number(added)}: "
                         + table(facts, group, advantages),
                         facts.own_place(node),
                         help="use `zscore`, which is 0 without spread, or give a value: `... if std(x) > 0 else 0`",

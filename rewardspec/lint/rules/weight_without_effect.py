@@ -14,6 +14,9 @@ advantage: grpo                                  # (R - mean) / std is the same 
 
 Remove it, or use a scheme that keeps weights (`dr_grpo`).
 
+With lists inside rollouts, lists of up to two items and some longer ones are tried. The message says so, unless it
+follows from the formula.
+
 It happened in verl#7965 and UniRL#146, and cost days.
 """
 
@@ -60,12 +63,13 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
         negative = component.weight.domain.hi < 0
         if component.weight.constant == -1:
             continue  # it is plainly a sign
-        if changes_nothing(facts, name, replace(old, weight=twice), "weight-without-effect"):
+        known = changes_nothing(facts, name, replace(old, weight=twice), "weight-without-effect")
+        if known is not None:
             yield facts.warn(
                 "weight-without-effect",
-                f"only the sign of the weight of `{name}` changes advantages"
+                f"only the sign of the weight of `{name}` changes advantages{known}"
                 if negative
-                else f"the weight of `{name}` changes no advantage",
+                else f"the weight of `{name}` changes no advantage{known}",
                 facts.component_place(name, "weight"),
                 note="cancelled by the normalisation" if is_normalised else "",
                 help=("write -1" if negative else "remove it")

@@ -15,6 +15,9 @@ Gate the other rewards (`when: correct >= 1`), or keep their weights below the o
 `rewardspec verify SPEC --solve weight:length` finds the limit, with
 `guarantees: {order: right_above_wrong(correct)}`.
 
+With a list, each item of the wrong answer is above each of the right one. In ordered lists a wrong answer with 4, 8 or
+16 equal items is tried, too: a sum over turns grows until it outweighs the outcome.
+
 It happened in trl#4853, open-r1#360 and prime-rl#3376.
 """
 
@@ -30,7 +33,7 @@ from rewardspec.lint.table import table
 from rewardspec.text.diagnostics import Diagnostic
 
 
-@finding("wrong-above-right", __doc__, of_spec=True, shows_lists=True)
+@finding("wrong-above-right", __doc__, of_spec=True)
 def wrong_above_right(facts: Facts) -> Iterator[Diagnostic]:
     outcome, found = facts.outcome, group_with_wrong_above_right(facts)
     if found is None or outcome is None:
