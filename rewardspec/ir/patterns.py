@@ -53,13 +53,20 @@ class ZScore:
 
 def match_center(graph: Graph, node: Node, known: frozenset[Node] = frozenset()) -> Center | None:
     """`x - mean(x)`, with `x` simplified under the conditions `known`; else None."""
-    if node.op != "-" or node.args[1].op != "mean":
+    if node.op != "-":
         return None
-    value, mean = node.args
+    value, mean = node.args[0], _unspread(node.args[1])
+    if mean.op != "mean" or value.level is not node.level:
+        return None
     x, where, *by = mean.args
     if value is not (graph.assume(x, known) if known else x):
         return None
     return Center(x, None if where.constant == 1 else where, by[0] if by else None, mean.attributes[0])
+
+
+def _unspread(node: Node) -> Node:
+    """A value without being repeated for each rollout or item, as behind a gate that the domains decide."""
+    return node.args[0] if node.op == "spread" else node
 
 
 def match_zscore(graph: Graph, node: Node) -> ZScore | None:
@@ -87,7 +94,7 @@ def match_zscore(graph: Graph, node: Node) -> ZScore | None:
             return None
     else:
         center = match_center(graph, numerator, known)
-        if center is None or numerator.args[1].args != std.args or center.over is not over:
+        if center is None or _unspread(numerator.args[1]).args != std.args or center.over is not over:
             return None
     return ZScore(x, None if where.constant == 1 else where, by[0] if by else None, over, ddof, eps, centered)
 

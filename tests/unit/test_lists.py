@@ -330,3 +330,15 @@ def test_equal_items_have_no_spread_and_columns_are_not_written_to(kind, options
             for groups in (8, torch.arange(64) % 5):
                 assert not fn(columns, groups, lengths={"turn": lengths}).advantages.any(), value
         assert all(torch.equal(x, kept[name]) for name, x in columns.items())
+
+
+@pytest.mark.parametrize("keys", ["", ", when: correct >= 1"])
+def test_gated_column_of_items_has_the_kernel_of_a_zscore(keys):
+    spec = rewardspec.loads(
+        "rewardspec: 1\nlists: {turn: {ordered: true}}\n"
+        f"components: {{correct: {{values: [0, 1]}}, tool: {{values: [0, 1], level: turn{keys}}}}}\n"
+        "advantage: decoupled\n"
+    )
+    body = spec.python.partition("# The columns that are read")[2]
+    assert "segment_zscore" in body
+    assert "segment_std" not in body
