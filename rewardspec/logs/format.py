@@ -71,9 +71,12 @@ class Format:
     groups: where groups come from, and what is not known of them; None if the log has none.
     settle: changes the batches of a run, in the order of steps; groups can come from here.
     survey: sentences about whole files, which a look at their beginnings does not give.
+    choose: the files that count, in their order, and sentences about the others. Raises BadLog.
+    offers: columns whose equal values make a group, the best first; the user says so.
     apart: how to name one of several logs that are in one folder.
     sharded: a step may be in several files.
-    spec: the text of the spec that a file was trained under.
+    alone: each file is one batch, in the order that `choose` gives.
+    spec: the text of the spec that a file was trained under. Raises BadLog.
     """
 
     name: str
@@ -86,8 +89,11 @@ class Format:
     groups: Callable[[Head], str | None] = lambda head: None
     settle: Callable[[Batches], Batches] = _as_they_are
     survey: Callable[[Sequence[Head]], Iterable[str]] = lambda heads: ()
+    choose: Callable[[Sequence[Head]], tuple[Sequence[Head], Sequence[str]]] = lambda heads: (heads, ())
+    offers: tuple[str, ...] = ("prompt",)
     apart: str = "name one of them, or one folder"
     sharded: bool = False
+    alone: bool = False
     spec: Callable[[Head], str | None] = lambda head: None
 
 
@@ -113,6 +119,13 @@ def number_in(row: Row, key: str) -> float | None:
 
 def without(row: Row, *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
+
+
+def under(values: dict[str, Any], where: str, inner: Any) -> None:
+    """Put the values of a mapping beside others, under their own names; `where.name` if another has it."""
+    if isinstance(inner, dict):
+        for name, value in inner.items():
+            values[str(name) if name not in values else f"{where}.{name}"] = value
 
 
 def text_of(value: Any) -> str | None:

@@ -14,7 +14,7 @@ from rewardspec.logs.records import head_of
 from rewardspec.logs.registry import registered
 from rewardspec.logs.rows import BadLog
 from rewardspec.logs.run import Run
-from rewardspec.logs.steps import Taken, batches_of, lacking, read_steps, rollouts_of
+from rewardspec.logs.steps import UNLIKE, Taken, batches_of, first_step, lacking, read_steps, rollouts_of
 from rewardspec.text.diagnostics import did_you_mean, shorten
 from rewardspec.text.shown import shown
 
@@ -49,16 +49,30 @@ def open_run(
     heads, unread = _heads(files, named)
     form, heads, left = _format(heads, format, bool(taken.columns))
     left += unread
-    heads = [head_of(h.path, LOOK) if h is heads[0] or h is heads[-1] else h for h in heads]
+    chosen, said = form.choose(heads)
+    heads = [head_of(h.path, LOOK) if h is chosen[0] or h is chosen[-1] else h for h in chosen]
     problems = [head.problem for head in heads if head.problem] or lacking(heads, form, taken)
     if not problems:
         problems = _wrong(heads, form, taken)
     if problems:
         raise BadLog("\n".join(dict.fromkeys(problems)))
-    lost = _lost(heads, form, taken, left)
+    if not form.sharded and not form.alone:
+        _refuse_twice(heads, form, taken)
+    lost = (*_lost(heads, form, taken, left), *said)
     names = tuple(dict.fromkeys(name for head in heads for name in _names(head, form, taken)))
     paths_read = tuple(head.path for head in heads)
-    return Run(paths_read, form.name, names, lambda: read_steps(heads, form, taken, names), lost, form.spec(heads[0]))
+    return Run(paths_read, form.name, names, lambda: read_steps(heads, form, taken, names), lost, form.spec(heads[-1]))
+
+
+def _refuse_twice(heads: Sequence[Head], form: Format, taken: Taken) -> None:
+    """Raise BadLog if two files begin with one step: they are of two logs."""
+    seen: dict[int, Path] = {}
+    for head in heads:
+        step = first_step(head, form, taken)
+        if step is not None:
+            other = seen.setdefault(step, head.path)
+            if other != head.path:
+                raise BadLog(f"step {step} is in {shown(other)} and in {shown(head.path)}: {form.apart}")
 
 
 def _names(head: Head, form: Format, taken: Taken) -> list[str]:
@@ -111,9 +125,10 @@ def _lost(heads: Sequence[Head], form: Format, taken: Taken, left: Sequence[tupl
 def _no_groups(head: Head, form: Format, taken: Taken) -> str:
     names = list(dict.fromkeys(_names(head, form, taken)))
     lacks = f"{shown(head.path)} ({form.name}) does not say which rollouts are of one group"
-    if "prompt" in names:
+    offer = next((name for name in form.offers if name in names), None)
+    if offer is not None:
         return (
-            f"{lacks}: with --group-by prompt the rollouts of a step with one prompt are a group, "
+            f"{lacks}: with --group-by {offer} the rollouts of a step with one prompt are a group, "
             "also if the prompt was drawn twice"
         )
     return f"{lacks}: name a column that does, --group-by NAME; it has {listed(names)}"
@@ -210,7 +225,7 @@ def _format(heads: list[Head], format: str | None, columns: bool) -> tuple[Forma
     by_format: dict[str, list[Head]] = {}
     left, problems = [], []
     for head in heads:
-        names = [form.name for form in known.values() if head.kind in form.kinds and form.matches(head)]
+        names = [form.name for form in known.values() if head.kind in form.kinds and _fits(form, head)]
         if len(names) > 1:
             either = " or ".join(f"--format {name}" for name in names)
             problems.append(f"{shown(head.path)} can be {' or '.join(names)}: say which, {either}; {_looked_at(head)}")
@@ -229,6 +244,13 @@ def _format(heads: list[Head], format: str | None, columns: bool) -> tuple[Forma
     if columns:
         return _format(heads, "table", columns)
     raise BadLog(_unknown(heads))
+
+
+def _fits(form: Format, head: Head) -> bool:
+    try:
+        return form.matches(head)
+    except UNLIKE:  # a value of another type than the trainer writes
+        return False
 
 
 def _looked_at(head: Head) -> str:

@@ -19,6 +19,7 @@ from rewardspec.text.shown import shown
 LARGEST = 2**18  # rollouts of a step: one is held in memory
 MOST_PROBLEMS = 10_000
 TEXTS = ("prompt", "completion")
+UNLIKE = (AttributeError, IndexError, KeyError, OverflowError, TypeError)  # of reading what has another shape
 _ABSENT = object()
 
 
@@ -45,7 +46,13 @@ def looked_up(row: Row, name: str) -> Any:
 def rollouts_of(row: Row, path: Path, form: Format, taken: Taken) -> list[Rollout]:
     """The rollouts of a row, with the columns as the user named them. Raises ValueError with the reason."""
     found = []
-    for rollout in form.read(row, path):
+    try:
+        read = list(form.read(row, path))
+    except UNLIKE as error:
+        raise ValueError(
+            f"is no row of format {form.name}: {shorten(f'{type(error).__name__}: {error}', 80)}"
+        ) from None
+    for rollout in read:
         values = rollout.values
         if taken.columns:
             _name(rollout, row, taken.columns)
@@ -95,7 +102,7 @@ def lacking(heads: Sequence[Head], form: Format, taken: Taken) -> list[str]:
         for row in head.rows:
             try:
                 rows += [{**row, **rollout.values} for rollout in form.read(row, head.path)]
-            except ValueError:
+            except (ValueError, *UNLIKE):
                 continue
     if not rows:
         return []
@@ -147,9 +154,13 @@ def _all(problems: Sequence[tuple[tuple[Path, int], str]]) -> str:
 
 def _merged(heads: Sequence[Head], form: Format, taken: Taken) -> Iterator[list[Rollout]]:
     """Batches of all files by step; a file is opened when its first step is due. Files without steps: one each."""
+    if form.alone:
+        for head in heads:
+            yield from batches_of(head, form, taken)
+        return
     due: list[tuple[int, int]] = []
     for place, head in enumerate(heads):
-        first = _first_step(head, form, taken)
+        first = first_step(head, form, taken)
         if first is None:
             yield from batches_of(head, form, taken)
         else:
@@ -188,7 +199,7 @@ def _merged(heads: Sequence[Head], form: Format, taken: Taken) -> Iterator[list[
             yield batch
 
 
-def _first_step(head: Head, form: Format, taken: Taken) -> int | None:
+def first_step(head: Head, form: Format, taken: Taken) -> int | None:
     for row in head.rows:
         for rollout in rollouts_of(row, head.path, form, taken):
             return rollout.step

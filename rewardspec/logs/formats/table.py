@@ -20,7 +20,7 @@ def _read(row: Row, path: Path) -> Iterator[Rollout]:
     step = next((key for key in STEP_KEYS if key in row), None)
     group = next((key for key in IDS if key in row), None)
     advantage = next((key for key in ADVANTAGES if key in row), None)
-    found = Rollout(without(flat(row), *STEP_KEYS[:1], "rewards", *([advantage] if advantage else [])))
+    found = Rollout(without(flat(row), "rewards", *(key for key in (step, advantage) if key)))
     try:
         if step is not None:
             found.step = step_of(row[step])
