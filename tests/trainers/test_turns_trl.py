@@ -359,6 +359,27 @@ def test_a_reward_model_returns_no_lists(tmp_path):
         trainer(tmp_path, TURNS, reward_processing_classes=[tiny_tokenizer(), None], **options)
 
 
+SOME = TURNS.replace("called: {values: [0, 1]", "called: {values: [0, 1], missing: ignore")
+
+
+@pytest.mark.parametrize("text", [SOME, SOME.replace('"returns(cost, 0.5)"', "0 * called")])
+def test_none_in_place_of_a_list_is_as_many_missing_items(tmp_path, text):
+    """As many as another column of the list has, or as the model wrote turns."""
+
+    def some(turns, **_):
+        return [None if i % 3 == 1 else [1.0] * len(texts) for i, texts in enumerate(turns)]
+
+    some.__name__ = "called"
+    run = multi_turn(tmp_path, text, reward_funcs=[digit, some], changes={"max_steps": 1, "log_completions": True})
+    run.train()
+    (g,) = run.generations
+    wanted = [[np.nan if i % 3 == 1 else 1.0] * len(row["turns"]) for i, row in enumerate(g["rows"])]
+    for found, row in zip(g["extra"]["rewardspec/tool"], wanted, strict=True):
+        np.testing.assert_array_equal(found, row)
+    with pytest.raises(ValueError, match="`called` is missing at turn 0 of rollout 1 "):
+        multi_turn(tmp_path, text.replace(", missing: ignore", ""), reward_funcs=[digit, some]).train()
+
+
 def test_a_function_that_returns_numbers_where_lists_are_declared(tmp_path):
     def called(completions, **_):
         return [1.0] * len(completions)

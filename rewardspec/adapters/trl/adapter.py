@@ -38,6 +38,7 @@ from rewardspec.adapters.trl.turns import (
     stretch_of,
     tokens_by_stretch,
     turns_of,
+    with_missing,
 )
 from rewardspec.function import State
 from rewardspec.scoring.permission import Allowed
@@ -139,6 +140,7 @@ class RewardSpecMixin(_Trainer):
         written: Any = None  # how many stretches each rollout has, [N], where items have the advantages
         if self._list is not None:
             written = self.accelerator.gather(counted(stretch_of(out)))
+        columns = with_missing(columns, self._lists, self._list, written)
         if turns := lists_of_turns(self.spec):
             moment["lengths"] = dict.fromkeys(turns, self.accelerator.gather(turns_of(out)))
         result = self.advantage_function(columns, group_size, **moment, state=self.spec_state)
