@@ -37,6 +37,8 @@ class _Plain:
         is_many = param.multiple or param.nargs == -1
         if value is None:
             return () if is_many else None
+        if type(value) is int and value == param.default:  # nothing was given
+            return value
         kind = param.type_descriptor.annotation
         each = get_args(kind)[0] if get_origin(kind) is list else kind
         given = value if is_many else [value]
