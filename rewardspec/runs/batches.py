@@ -93,6 +93,7 @@ class SpecOverRun:
         self.normalised = normalisation(program.graph, program.advantage) != "none"
         root, alone = without_batch(program.graph, program.advantage)
         self.before = measure(spec, root) if self.normalised and alone else None
+        self.held: tuple[Step | None, dict[str, Any]] = None, {}  # the columns of a step, as they are asked for
         self.outcome = Facts(spec).outcome
         self.right: AdvantageFunction | None = None
         if self.outcome is not None:
@@ -103,9 +104,13 @@ class SpecOverRun:
 
     def columns(self, step: Step, names: Sequence[str]) -> dict[str, Any]:
         """The values of columns as the compiled function takes them. Raises BadLog, which names all that is wrong."""
-        found: dict[str, Any] = {}
+        if self.held[0] is not step:
+            self.held = step, {}
+        found = self.held[1]
         gaps, problems = [], []
         for name in names:
+            if name in found:
+                continue
             called = next((n for n in (name, *ALIASES.get(name, ())) if n in step.columns), None)
             if called is None:
                 near = did_you_mean(name, list(step.columns))
@@ -124,7 +129,7 @@ class SpecOverRun:
             raise BadLog(f"{lacks}; it has {listed([*step.columns])}")
         if problems:
             raise BadLog(_located(step, sorted(problems)))
-        return found
+        return {name: found[name] for name in names}
 
     def batch(self, step: Step, place: int) -> Batch:
         """The step under the spec. place: of the step in the run, from 0: its number if it has none. Raises BadLog."""

@@ -13,6 +13,7 @@ from rewardspec.logs.run import Run, Step
 from rewardspec.runs.conditions import condition_of
 from rewardspec.runs.moments import Moments
 from rewardspec.runs.replay import replay
+from rewardspec.runs.suggest import suggest
 
 SIZE = 8
 SPEC = """\
@@ -336,6 +337,37 @@ advantage: center(useful) * scale
     # group 0 has one turn, so no spread; group 1 has 0, 1 and 0
     assert [step.groups_without_signal for step in found.steps] == [0.5, 0.5]
     assert [step.spread for step in found.steps] == pytest.approx([0.5, 1])
+
+
+# Suggestions
+
+
+def test_suggestions_leave_fewer_dead_groups_and_are_what_they_say():
+    """Two weights that cancel: right and long is worth as much as wrong and brief."""
+
+    def rows(rng, k, n):
+        correct = (rng.random(n) < rng.choice([0.0, 0.5, 1.0], n // SIZE).repeat(SIZE)).astype(float)
+        return {"correct": correct, "brief": 1 - correct}
+
+    text = SPEC.replace("weight: 0.5", "weight: 1").replace("range", "values").replace("decoupled", "grpo")
+    run, spec = run_of(rows), rewardspec.loads(text)
+    now = replay(run, [spec]).specs[0]
+    assert {step.groups_without_signal for step in now.steps} == {1.0}
+    found = suggest(run, spec, now)
+    assert "correct: {weight: 2}" in [one.change for one in found]
+    for one in found:
+        name, _, weight = one.change.partition(": {weight: ")
+        old = "correct: {values: [0, 1]" if name == "correct" else "brief: {values: [0, 1], weight: 1"
+        changed = text.replace(old, old.replace(", weight: 1", "") + f", weight: {weight[:-1]}")
+        steps = replay(run, [rewardspec.loads(changed)]).specs[0].steps
+        dead = sum(step.groups * step.groups_without_signal for step in steps) / 80
+        assert (one.groups_without_signal, one.was) == (pytest.approx(dead), 1.0) and dead < 1
+
+
+def test_no_suggestion_breaks_a_guarantee_that_is_kept():
+    run, spec = run_of(drawn), rewardspec.loads(GATED.replace("decoupled", "grpo") + PROMISE)
+    found = suggest(run, spec, replay(run, [spec]).specs[0])
+    assert all(one.kept == ("right above wrong",) for one in found)
 
 
 # Conditions, and sums

@@ -58,6 +58,12 @@ def test_two_specs_are_compared_and_conditions_set_the_status(trained):
     assert "this is no forecast" in done.stdout and "An audit" in done.stdout
 
 
+def test_suggestions_are_made_if_they_are_asked_for(trained):
+    arguments = trained / "grpo.parquet", "--spec", EXAMPLE / "tools_grpo.yaml", "--suggest"
+    assert isinstance(json.loads(run(*arguments, "--format", "json").stdout)["suggestions"], list)
+    assert "this log" in run(*arguments).stdout or "no change that was tried" in run(*arguments).stdout
+
+
 def test_the_function_gives_what_the_command_gives(trained):
     found = rewardspec.replay(trained / "gdpo.parquet", EXAMPLE / "tools_gdpo.yaml", by="prompt_id")
     spec = EXAMPLE / "tools_gdpo.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,9 @@ def command(
             help="Exit with status 1 if one holds: `warning`, `component-dead`, `groups_without_signal > 0.5`.",
         ),
     ] = "",
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Try other schemes, gates and weights of the first spec on the log.")
+    ] = False,
     from_: Annotated[
         str | None, typer.Option("--from", help="What wrote the log, if that is not plain.", show_default=False)
     ] = None,
@@ -62,6 +66,7 @@ def command(
     from rewardspec.logs.rows import BadLog
     from rewardspec.runs.conditions import condition_of
     from rewardspec.runs.replay import replay
+    from rewardspec.runs.suggest import suggest as suggested
 
     try:
         conditions = [condition_of(text) for text in fail_on.split(",") if text.strip()]
@@ -79,16 +84,19 @@ def command(
             total_steps=total_steps,
             progress=(lambda steps, rollouts: say_over(f"step {steps:,}, {rollouts:,} rollouts")) if show else None,
         )
+        suggestions = suggested(opened, specs[0], found.specs[0], total_steps) if suggest else ()
         if show:
             say_over("")
     except (BadLog, OSError) as error:
         misuse(str(error))
     if format == "json":
-        say_json(found.to_json())
+        say_json(found.to_json() | ({"suggestions": [asdict(one) for one in suggestions]} if suggest else {}))
     else:
-        from rewardspec.cli.printing.replay import show_replay
+        from rewardspec.cli.printing.replay import show_replay, show_suggestions
 
         show_replay(found)
+        if suggest:
+            show_suggestions(found.specs[0], suggestions)
     held = [(condition.text, why) for condition in conditions if (why := condition.holds(found))]
     for text, why in held:
         say(f"--fail-on {text}: {why}", err=True)

@@ -11,6 +11,7 @@ from rewardspec.cli.printing.table import console, table
 from rewardspec.runs.audit import Remark, Row
 from rewardspec.runs.health import StepHealth
 from rewardspec.runs.replay import RunReplay, UnderSpec
+from rewardspec.runs.suggest import Suggestion
 
 MOST_STEPS = 12  # rows of steps; more are put together
 
@@ -94,6 +95,17 @@ def _show_audit(audit: Sequence[Remark]) -> None:
             values = ", ".join(f"{name} {_number(value)}" for name, value in row["rewards"].items())
             right = {True: ", right", False: ", wrong", None: ""}[row.get("right")]
             say(f"  {where}: advantage {row['advantage']:.3g}{right}, {values}")
+
+
+def show_suggestions(spec: UnderSpec, found: Sequence[Suggestion]) -> None:
+    """Print the changes that leave fewer dead groups on this log."""
+    if not found:
+        say(f"no change that was tried leaves fewer groups of {spec.name} without signal and keeps all else")
+        return
+    rows = [(one.change, _rate(one.groups_without_signal), ", ".join(one.remarks) or "-") for one in found]
+    title = f"Changes of {spec.name} on this log, of whose groups {_rate(found[0].was)} are dead"
+    table(console(), title, ("change", "dead", "remarks"), rows)
+    say("None breaks a guarantee in groups of 2 and 3, or adds a remark. They were tried on these rollouts alone.")
 
 
 def _telling(remark: Remark) -> Sequence[Row]:
