@@ -404,6 +404,26 @@ def test_rollouts_whose_turns_and_items_differ_are_named_with_both_counts(config
     assert said in str(error.value) and "rollout 3" not in str(error.value)
 
 
+@pytest.mark.parametrize("more", ["", " + max(0, tokens - 99)"])
+def test_none_in_place_of_a_list_is_as_many_missing_items(config, monkeypatch, more):
+    """As many as there are turns, or as another column of the list has."""
+    from omegaconf import OmegaConf
+
+    text = """rewardspec: 1
+lists: {turn: {}}
+signals: {words: {range: [0, 99], level: turn, missing: zero}, tokens: {range: [0, 99], level: turn}}
+components: {brief: {expr: 0 - words}}
+advantage: brief
+"""
+    text = text.replace("0 - words", f"0 - words{more}")
+    config = OmegaConf.merge(config, {"algorithm": {"rewardspec": {"spec": text}}})
+    queue, compute = in_v1(config, monkeypatch)
+    queue.rows["prompt 0_0_0"]["extra_fields"]["reward_extra_info"]["words"] = None
+    compute()
+    first, second, *_ = [row["advantages"].tolist() for row in queue.rows.values()]
+    assert not any(first) and second[:2] == [-2, -2]
+
+
 def test_two_rewards_of_tools_in_one_turn_are_an_error_that_says_what_to_do(config, monkeypatch):
     _, compute = in_v1(config, monkeypatch, [["1 call|2 call 5 call|7", "7"]])
     with pytest.raises(BindingError, match="rollout 0 of group prompt 0 has 2 rewards of tools in turn 2") as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rewardspec.spec import Spec
@@ -30,3 +31,22 @@ def as_list(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     return list(value) if isinstance(value, list | tuple) else value
+
+
+def with_missing(
+    columns: Mapping[str, Any], lists: Mapping[str, str], turns: Callable[[str], Sequence[int] | None]
+) -> dict[str, Any]:
+    """Columns with as many missing items for each None in place of a list, which was not measured.
+
+    lists: of each column that holds lists. turns: how many items of a list each rollout has, if its turns tell. As many
+    as another column of the list has, or as there are turns; None is left where neither is known.
+    """
+    found = dict(columns)
+    for name, of in lists.items():
+        others = [columns[other] for other in lists if lists[other] == of and other in columns]
+        for row in [row for row, value in enumerate(columns.get(name, ())) if value is None]:
+            counts = [len(column[row]) for column in others if isinstance(column[row], list)]
+            counts = counts or [int(known[row]) for known in [turns(of)] if known is not None]
+            if counts:
+                found[name] = [*found[name][:row], [None] * counts[0], *found[name][row + 1 :]]
+    return found

@@ -15,7 +15,7 @@ import torch
 
 from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError, read_spec
-from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
 from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.common.stretches import check_stretches, counted
 from rewardspec.adapters.trl.checks import (
@@ -38,7 +38,6 @@ from rewardspec.adapters.trl.turns import (
     stretch_of,
     tokens_by_stretch,
     turns_of,
-    with_missing,
 )
 from rewardspec.function import State
 from rewardspec.scoring.permission import Allowed
@@ -140,7 +139,7 @@ class RewardSpecMixin(_Trainer):
         written: Any = None  # how many stretches each rollout has, [N], where items have the advantages
         if self._list is not None:
             written = self.accelerator.gather(counted(stretch_of(out)))
-        columns = with_missing(columns, self._lists, self._list, written)
+        columns = with_missing(columns, self._lists, lambda of: written if of == self._list else None)
         if turns := lists_of_turns(self.spec):
             moment["lengths"] = dict.fromkeys(turns, self.accelerator.gather(turns_of(out)))
         result = self.advantage_function(columns, group_size, **moment, state=self.spec_state)

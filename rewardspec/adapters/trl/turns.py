@@ -63,23 +63,6 @@ def keep_lists(trainer, spec: Spec, names: list[str]) -> dict[str, list]:
     return held
 
 
-def with_missing(columns: dict, lists: dict[str, str], of: str | None, written: torch.Tensor | None) -> dict:
-    """Columns with as many missing items for each None in place of a list, which is what was not measured in TRL.
-
-    lists: of each column that holds lists. As many as another column of its list has, or, of the list `of`, whose items
-    have the advantages, as stretches were written [N]; None is left where neither is known.
-    """
-    found = dict(columns)
-    for name, own in lists.items():
-        others = [columns[other] for other in lists if lists[other] == own]
-        for row in [row for row, value in enumerate(columns[name]) if value is None]:
-            counts = [len(column[row]) for column in others if isinstance(column[row], list)]
-            counts += [int(written[row])] if own == of and written is not None else []
-            if counts:
-                found[name] = [*found[name][:row], [None] * counts[0], *found[name][row + 1 :]]
-    return found
-
-
 def stretch_of(out: dict) -> torch.Tensor:
     """The stretch of each token of a generation batch, [B, T]: see `stretches`."""
     return stretches(out["completion_mask"] * out.get("tool_mask", 1))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
-from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
 from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.verl.turns import CALLS, TURNS, Written, items, of_turns
 from rewardspec.spec import Spec, compile
@@ -137,7 +137,7 @@ class Advantages:
         if not self.checked or len(found) < len(self.spec.columns):
             self._check(rollouts, found)
             self.checked = True
-        return found
+        return with_missing(found, self.lists, lambda of: rollouts.written.counts.tolist() if of == self.list else None)
 
     def _values(self, rollouts: Rollouts, name: str) -> list | None:
         if name == "tokens" and name in self.lists and name not in rollouts.scored:
