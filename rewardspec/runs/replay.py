@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from rewardspec.logs.rows import BadLog
-from rewardspec.logs.run import Run
+from rewardspec.logs.run import Run, Step
 from rewardspec.runs.audit import Audit, Remark
 from rewardspec.runs.batches import Batch, SpecOverRun
 from rewardspec.runs.by import By, ByValue
@@ -114,6 +114,33 @@ class _Pass:
         )
 
 
+class Replaying:
+    """Specs over the steps of a run, as they come. steps, rollouts: how many there were."""
+
+    def __init__(self, specs: Sequence[Spec], *, by: str | None = None, total_steps: int | None = None):
+        self.passes = [_Pass(spec, by, total_steps) for spec in specs]
+        self.comparison = Comparison() if len(specs) > 1 else None
+        self.steps = self.rollouts = 0
+
+    def add(self, step: Step) -> None:
+        """Replay one more step. Raises BadLog for one that does not have what a spec reads."""
+        number = self.steps if step.number is None else step.number
+        batches = [one.asked.batch(step, self.steps) for one in self.passes]
+        for one, batch in zip(self.passes, batches, strict=True):
+            one.add(batch, number)
+        if self.comparison is not None:
+            self.comparison.add(batches[0], batches[1], number)
+        self.steps += 1
+        self.rollouts += len(step)
+
+    def found(self, run: Run) -> RunReplay:
+        """What the steps so far come to. Raises BadLog if there were none."""
+        if not self.rollouts:
+            raise BadLog("the log has no rollouts")
+        found = _told_apart([one.found() for one in self.passes])
+        return RunReplay(run, found, None if self.comparison is None else self.comparison.found())
+
+
 def replay(
     run: Run,
     specs: Sequence[Spec],
@@ -132,22 +159,12 @@ def replay(
     """
     if total_steps is None and any({"progress", "total_steps"} & spec.needs for spec in specs):
         total_steps = max((step.number for step in run.steps() if step.number is not None), default=None)
-    passes = [_Pass(spec, by, total_steps) for spec in specs]
-    comparison, rollouts = Comparison() if len(specs) > 1 else None, 0
-    for place, step in enumerate(run.steps()):
-        number = place if step.number is None else step.number
-        batches = [one.asked.batch(step, place) for one in passes]
-        for one, batch in zip(passes, batches, strict=True):
-            one.add(batch, number)
-        if comparison is not None:
-            comparison.add(batches[0], batches[1], number)
-        rollouts += len(step)
+    under = Replaying(specs, by=by, total_steps=total_steps)
+    for step in run.steps():
+        under.add(step)
         if progress is not None:
-            progress(place + 1, rollouts)
-    if not rollouts:
-        raise BadLog("the log has no rollouts")
-    found = _told_apart([one.found() for one in passes])
-    return RunReplay(run, found, None if comparison is None else comparison.found())
+            progress(under.steps, under.rollouts)
+    return under.found(run)
 
 
 def _told_apart(found: Sequence[UnderSpec]) -> tuple[UnderSpec, ...]:

@@ -74,8 +74,8 @@ def command(
         misuse(f"--fail-on: {error}")
     specs = [loaded(path, set_, dialect) for path in spec]
     try:
-        opened = open_run(run, format=from_, columns=_names(columns), group_by=group_by)
-        specs = specs or [_own(opened.spec, dialect, bool(set_))]
+        opened = open_run(run, format=from_, columns=names_of(columns), group_by=group_by)
+        specs = specs or [own_spec(opened.spec, dialect, bool(set_))]
         show = sys.stderr.isatty()
         found = replay(
             opened,
@@ -103,7 +103,7 @@ def command(
     raise typer.Exit(1 if held else 0)
 
 
-def _names(text: str) -> dict[str, str]:
+def names_of(text: str) -> dict[str, str]:
     """The names of the spec and of the log, from `prompt=question,correct=score.acc`."""
     found = {}
     for part in filter(None, map(str.strip, text.split(","))):
@@ -114,7 +114,7 @@ def _names(text: str) -> dict[str, str]:
     return found
 
 
-def _own(text: str | None, dialect: str | None, sets: bool) -> Spec:
+def own_spec(text: str | None, dialect: str | None, sets: bool) -> Spec:
     """The spec that a log has; without one the command ends."""
     if text is None:
         misuse("the log does not have the spec that it was trained under: name one with --spec")

@@ -81,10 +81,25 @@ def _show_spec(spec: UnderSpec) -> None:
         table(console(), "By value", of_value, [(*row, right) for row, right in zip(of_values, rights, strict=True)])
     for name, reason in spec.unseen.items():
         say(f"the guarantee {name!r} was not looked at: {reason}")
-    _show_audit(spec.audit)
+    show_audit(spec.audit)
 
 
-def _show_audit(audit: Sequence[Remark]) -> None:
+def step_line(step: StepHealth) -> str:
+    """A step in one line."""
+    split = [
+        f"{_rate(value)} {what}"
+        for what, value in (("all right", step.all_right), ("all wrong", step.all_wrong), ("tied", step.tied))
+        if value is not None
+    ]
+    parts = [f"{_rate(step.groups_without_signal)} dead" + (f" ({', '.join(split)})" if split else "")]
+    parts += [f"effective {_rate(step.effective)}", f"total {_number(step.total)}"]
+    parts += [] if step.right is None else [f"right {_rate(step.right)}"]
+    parts += [] if step.batch_factor is None else [f"batch x {_number(step.batch_factor)}"]
+    return f"step {step.step}: {step.rollouts:,} rollouts, {step.groups:,} groups, {', '.join(parts)}"
+
+
+def show_audit(audit: Sequence[Remark]) -> None:
+    """Print the remarks of an audit, with the rollouts that show them."""
     say(AUDIT_SAYS)
     if not audit:
         say("nothing to remark")

@@ -1,0 +1,75 @@
+"""`rewardspec watch`: the health of a run as its log grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardspec.cli.options import GroupBy, Set, TotalSteps
+from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.reading import loaded
+
+
+def command(
+    run: Annotated[list[Path], typer.Argument(help="The folders or files that a run writes.", show_default=False)],
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="A spec file. By default the log's own.", show_default=False)
+    ] = None,
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 5.0,
+    idle: Annotated[
+        float | None,
+        typer.Option(help="End after as many seconds without a change. By default: never.", show_default=False),
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="What wrote the log, if that is not plain.", show_default=False)
+    ] = None,
+    columns: Annotated[
+        str, typer.Option(metavar="NAME=NAME,...", help="Names of the spec, and what they are called in the log.")
+    ] = "",
+    group_by: GroupBy = None,
+    total_steps: TotalSteps = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Watch a run: a line for each new step, and the remarks of the audit as they become true.
+
+    rewardspec watch rollouts/ --idle 600
+
+    Ends with Ctrl-C, or with --idle. Exit status 1 if the audit has a remark then, 0 if it has none.
+    """
+    from rewardspec.cli.commands.replay import names_of, own_spec
+    from rewardspec.cli.printing.replay import show_audit, step_line
+    from rewardspec.logs.open import open_run
+    from rewardspec.logs.rows import BadLog
+    from rewardspec.logs.run import Run
+    from rewardspec.runs.replay import Replaying
+    from rewardspec.runs.watch import growing
+
+    under = None if spec is None else Replaying([loaded(spec, set_)], total_steps=total_steps)
+    called, told, opened = names_of(columns), set[str](), None
+
+    def opener(paths: Sequence[Path]) -> Run:
+        return open_run(paths, format=from_, columns=called, group_by=group_by)
+
+    try:
+        for opened, step in growing(run, opener, every=every, idle=idle):
+            if under is None:
+                under = Replaying([own_spec(opened.spec, None, bool(set_))], total_steps=total_steps)
+            under.add(step)
+            found = under.found(opened).specs[0]
+            say(step_line(found.steps[-1]))
+            for remark in found.audit:
+                if remark.code not in told:
+                    say(f"{remark.severity}[{remark.code}]: {remark.message}")
+            told |= {remark.code for remark in found.audit}
+    except KeyboardInterrupt:
+        say("")
+    except (BadLog, OSError) as error:
+        misuse(str(error))
+    if under is None or opened is None or not under.steps:
+        misuse("no step of a run was seen")
+    audit = under.found(opened).specs[0].audit
+    show_audit(audit)
+    raise typer.Exit(1 if audit else 0)
