@@ -412,7 +412,7 @@ def test_none_in_place_of_a_list_is_as_many_missing_items(config, monkeypatch, m
     text = """rewardspec: 1
 lists: {turn: {}}
 signals: {words: {range: [0, 99], level: turn, missing: zero}, tokens: {range: [0, 99], level: turn}}
-components: {brief: {expr: 0 - words}}
+components: {brief: {expr: "0 - words"}}
 advantage: brief
 """
     text = text.replace("0 - words", f"0 - words{more}")
