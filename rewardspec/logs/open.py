@@ -171,10 +171,15 @@ def _in_folder(folder: Path) -> list[Path]:
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(place, name) for name in names if not name.startswith(".") and name.lower().endswith(ENDINGS)]
+        found += [Path(place, name) for name in names if is_log(name)]
         if len(found) > MOST_FILES:
             raise BadLog(f"{shown(folder)} has more than {MOST_FILES:,} files: name a folder in it")
     return sorted(found, key=lambda path: _natural(str(path)))
+
+
+def is_log(name: str) -> bool:
+    """Whether a file of a folder is looked into, by its name."""
+    return not name.startswith(".") and name.lower().endswith(ENDINGS)
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
@@ -227,7 +232,7 @@ def _format(heads: list[Head], format: str | None, columns: bool) -> tuple[Forma
     for head in heads:
         names = [form.name for form in known.values() if head.kind in form.kinds and _fits(form, head)]
         if len(names) > 1:
-            either = " or ".join(f"--format {name}" for name in names)
+            either = " or ".join(f"--from {name}" for name in names)
             problems.append(f"{shown(head.path)} can be {' or '.join(names)}: say which, {either}; {_looked_at(head)}")
         elif names:
             by_format.setdefault(names[0], []).append(head)

@@ -139,13 +139,16 @@ def once(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     return found
 
 
+_ONCE = json.JSONDecoder(object_pairs_hook=once)
+
+
 def row_of(text: str) -> dict[str, Any] | Unread:
     """The JSON object on a line, or why the line is none."""
     if not text.strip():
         return Unread("an empty line", text)
     try:
         text.encode()
-        row = json.loads(text, object_pairs_hook=once)
+        row = _ONCE.decode(text)
     except UnicodeEncodeError:
         return Unread("not UTF-8 text", text)
     except Twice as error:

@@ -240,7 +240,7 @@ def batches_of(head: Head, form: Format, taken: Taken) -> Iterator[list[Rollout]
                 continue
             if batch and rollout.step is not None and rollout.step != batch[0].step:
                 if rollout.step < (batch[0].step or 0):
-                    raise BadLog(_unsorted(head, number, rollout.step, batch[0].step))
+                    raise BadLog(_unsorted(head, form, number, rollout.step, batch[0].step))
                 yield batch
                 batch = []
             if len(batch) == LARGEST:
@@ -252,16 +252,16 @@ def batches_of(head: Head, form: Format, taken: Taken) -> Iterator[list[Rollout]
         yield batch
 
 
-def _unsorted(head: Head, number: int, step: int, before: int | None) -> str:
+def _unsorted(head: Head, form: Format, number: int, step: int, before: int | None) -> str:
     name = head.path.name
+    told = f"{shown(head.path)}:{number}: step {step} comes after step {before}"
+    if not form.sharded:
+        return f"{told}: a run that was started again appended to the log of another; split the file before this row"
     if head.kind == PARQUET:
         how = f"pandas.read_parquet('{name}').sort_values('step', kind='stable').to_parquet('sorted.parquet')"
     else:
         how = f"jq -cs 'sort_by(.step)[]' {name} > sorted.jsonl"
-    return (
-        f"{shown(head.path)}:{number}: step {step} comes after step {before}, and one step is read at a time: "
-        f"sort the file by step: `{shown(how)}`"
-    )
+    return f"{told}, and one step is read at a time: sort the file by step: `{shown(how)}`"
 
 
 def _too_large(path: Path, step: int | None) -> str:

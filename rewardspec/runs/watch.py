@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from rewardspec.logs.open import is_log
 from rewardspec.logs.outputs import WRITING
 from rewardspec.logs.rows import BadLog
 from rewardspec.logs.run import Run, Step
@@ -73,7 +74,7 @@ def _files(paths: Sequence[Path]) -> frozenset[Stamp]:
     """Every file, how large it is, and when it changed."""
     found = []
     for path in paths:
-        inside = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+        inside = [Path(folder, name) for folder, _, names in os.walk(path) for name in names if is_log(name)]
         for file in inside if path.is_dir() else [path]:
             try:
                 stat = file.stat()

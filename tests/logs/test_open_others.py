@@ -68,6 +68,12 @@ def test_ms_swift_of_ray(tmp_path):
     assert any(line.startswith("components: ") for line in run.lost)
 
 
+def test_a_run_that_was_started_again(tmp_path):
+    path = lines(tmp_path / "completions.jsonl", [flush(step) for step in (1, 2, 1)])
+    with pytest.raises(BadLog, match=r"completions\.jsonl:3: step 1 comes after step 2: .* split the file before"):
+        list(open_run([path], group_by="prompt").steps())
+
+
 def test_ms_swift_with_a_list_that_is_too_short(tmp_path):
     path = lines(tmp_path / "completions.jsonl", [flush(1), {**flush(2), "Format": [1.0]}])
     with pytest.raises(BadLog, match=r"completions\.jsonl:2: `Format` is no list of 4 values"):
