@@ -148,6 +148,10 @@ def test_lists_that_the_spec_reduces():
     samples = score(loop(SpecLoop, [met], data, spec=rewardspec.loads(RUBRIC)), found)
     assert [s.advantage for s in samples] == [1, 3, 3, 7 + 8]  # of "a", "abc" twice, and "ab"
     assert [s.metrics["rewards/met"] for s in samples] == pytest.approx([1 / 2, 1, 1, 2 / 3])
+    sometimes = RUBRIC.replace("{met: {values: [0, 1]", "{met: {values: [0, 1], missing: zero")
+    run = loop(SpecLoop, [met], data, spec=rewardspec.loads(sometimes))
+    run._measured = [[[1.0, 0.0], None, [1.0, 0.0, 0.0], None]]
+    assert run._columns(found)["met"] == [[1, 0], [None], [1, 0, 0], [None] * 3]
 
 
 def test_lists_that_the_worker_does_not_have_are_refused():

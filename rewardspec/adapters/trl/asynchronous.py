@@ -18,7 +18,7 @@ from os import PathLike
 
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards, read_spec
 from rewardspec.adapters.common.by_group import beyond_a_group
-from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
+from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
 from rewardspec.adapters.common.rewards import AUTOMATIC
 from rewardspec.adapters.trl.adapter import own_functions
 from rewardspec.adapters.trl.checks import no_reward
@@ -190,4 +190,4 @@ class SpecLoop(_AsyncRolloutLoop):
             else:
                 known = ", ".join(f"`{key}`" for key in group.reward_kwargs)
                 raise BindingError(f"nothing measures `{name}`, which {self.spec.name} reads; the rows have {known}")
-        return {name: found[name] for name in self._read}
+        return with_missing({name: found[name] for name in self._read}, listed_columns(self.spec), lambda _: None)
