@@ -43,10 +43,15 @@ def with_missing(
     """
     found = dict(columns)
     for name, of in lists.items():
+        rows = [row for row, value in enumerate(columns.get(name, ())) if value is None]
+        if not rows:
+            continue
         others = [columns[other] for other in lists if lists[other] == of and other in columns]
-        for row in [row for row, value in enumerate(columns.get(name, ())) if value is None]:
+        known, filled = turns(of), list(columns[name])
+        for row in rows:
             counts = [len(column[row]) for column in others if isinstance(column[row], list)]
-            counts = counts or [int(known[row]) for known in [turns(of)] if known is not None]
+            counts += [] if known is None else [int(known[row])]
             if counts:
-                found[name] = [*found[name][:row], [None] * counts[0], *found[name][row + 1 :]]
+                filled[row] = [None] * counts[0]
+        found[name] = filled
     return found
