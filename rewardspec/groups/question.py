@@ -203,13 +203,27 @@ class Question:
 
     def groups(self, size: int, seed: int) -> tuple[list[Group], bool]:
         """The groups of a size to try, and whether these are all."""
-        states, _ = self.states()
         found, complete = self.places(size, seed)
-        return [
-            Group(tuple(states[i] for i in row), *kind)
-            for kind, rows in zip(self.kinds, found, strict=True)
-            for row in rows
-        ], complete
+        return [self._group(row, kind) for kind, rows in zip(self.kinds, found, strict=True) for row in rows], complete
+
+    def _group(self, row: Places, kind: Kind) -> Group:
+        states, _ = self.states()
+        return Group(tuple(states[i] for i in row), *kind)
+
+    def few_groups(self, size: int, few: int, most: int) -> tuple[list[Group], bool]:
+        """All groups of a size to try, or if there are more than `most` a few of them, evenly apart; and whether all.
+
+        The others are not made.
+        """
+        count, kinds = self._renaming.count(size), self.kinds
+        total = count * len(kinds)
+        if total <= most or total > self._most_groups(size):
+            groups, _ = self.groups(size, 0)
+            return (groups, True) if len(groups) <= most else (groups[:: len(groups) // few][:few], False)
+        asked = range(0, total, total // few)[:few]
+        places = {at % count for at in asked}
+        rows = {at: row for at, (row, _) in enumerate(self._renaming.groups(size)) if at in places}
+        return [self._group(rows[at % count], kinds[at // count]) for at in asked], False
 
     @cached_property
     def _renaming(self) -> Renaming:
@@ -235,8 +249,7 @@ class Question:
         (states, complete), renaming, kinds = self.states(), self._renaming, self.kinds
         complete = complete and (size <= self.largest or not any(n.domain.ids for n in self.fine))
         count = renaming.count(size)
-        most = min(MOST_TRIED_GROUPS, MOST_NODE_VALUES // (size * len(walk(self.nodes))))
-        if count * len(kinds) <= most:
+        if count * len(kinds) <= self._most_groups(size):
             rows = [row for row, _ in renaming.groups(size)]
             return [rows] * len(kinds), complete and self.complete
         draw = random.Random(seed)
@@ -250,6 +263,10 @@ class Question:
         for row in [*few, *many]:
             found[draw.randrange(len(kinds))].append(row)
         return found, False
+
+    def _most_groups(self, size: int) -> int:
+        """The most groups of a size that are all tried."""
+        return min(MOST_TRIED_GROUPS, MOST_NODE_VALUES // (size * len(walk(self.nodes))))
 
 
 def _row(parts: Sequence[tuple[Values, ...]]) -> Rollout:

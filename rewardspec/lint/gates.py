@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rewardspec.groups.blocks import lists_of
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.language.declarations import Declarations
 from rewardspec.lint.expressions import names_of, parts
@@ -37,6 +38,8 @@ def counts_only_where(declared: Declarations, component: str, condition: Expr) -
             continue
         try:
             nodes = [lowering.condition(e, lowering.user) for e in (gate, condition)]
+            if len(lists_of(nodes)) > 1:
+                continue  # items of two lists are not compared
             tried = some_rollouts(nodes)
             found = [GroupEvaluator(n, tried[0], {})(tried[1], {}) for n in nodes] if tried else [[1], [0]]
         except (Skip, Inexact):

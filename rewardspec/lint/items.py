@@ -17,12 +17,16 @@ def flat(values: Iterable[Any]) -> list[Any]:
 
 
 def side_by_side(*columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """The values of several nodes at each rollout; at each item, if one of them has values for items."""
+    """The values of several nodes at each rollout; at each item, if one of them has values for items.
+
+    Rollouts in which two lists differ in length are left out.
+    """
     for row in zip(*columns, strict=True):
-        count = next((len(value) for value in row if isinstance(value, tuple)), None)
-        if count is None:
+        counts = {len(value) for value in row if isinstance(value, tuple)}
+        if not counts:
             yield row
-        else:
+        elif len(counts) == 1:
+            (count,) = counts
             yield from zip(*(v if isinstance(v, tuple) else (v,) * count for v in row), strict=True)
 
 

@@ -9,7 +9,7 @@ from itertools import product
 from math import inf, prod
 from typing import Any
 
-from rewardspec.groups.blocks import blocks_of
+from rewardspec.groups.blocks import Block, blocks_of
 from rewardspec.groups.points import ITEMS, points_of, users_of
 from rewardspec.ir.exact import GroupEvaluator, of_each
 from rewardspec.ir.graph import Graph, Node, walk
@@ -63,7 +63,8 @@ def _with_lists(
 ) -> tuple[list[Node], list[tuple[Any, ...]]]:
     """The columns and the places of items, and rows of values for them, some of which are lists."""
     odds = {n: dict.fromkeys(values, 1.0) for n, values in zip(columns, points, strict=True)}
-    blocks = blocks_of(Graph(), [*columns, *lists], odds, ITEMS)
+    blocks = [Block((n,), (odds[n],)) for n in columns if not n.level.listed]
+    blocks += blocks_of(Graph(), [*(n for n in columns if n.level.listed), *lists], odds, ITEMS)
     if prod(block.count for block in blocks) <= MOST_ROLLOUTS:
         parts = list(product(*([joint for joint, _ in block.all()] for block in blocks)))
     else:

@@ -29,29 +29,27 @@ class SmallGroups:
         self._advantages: dict[tuple[int, int], list[Any] | None] = {}
 
     @cached_property
-    def _every(self) -> dict[int, list[Group]]:
-        return {size: self.question.groups(size, 0)[0] for size in SIZES}
+    def _tried(self) -> dict[int, tuple[list[Group], bool]]:
+        """Groups by their size, and whether these are all."""
+        few = max(FEW // 5, min(FEW, MOST_NODES // len(walk(self.question.nodes))))
+        return {size: self.question.few_groups(size, few, MOST_SMALL_GROUPS) for size in SIZES}
 
     @cached_property
     def some(self) -> dict[int, list[Group]]:
         """Groups by their size: all of them, or a few if there are too many."""
-        few = max(FEW // 5, min(FEW, MOST_NODES // len(walk(self.question.nodes))))
-        return {
-            size: groups if len(groups) <= MOST_SMALL_GROUPS else groups[:: len(groups) // few][:few]
-            for size, groups in self._every.items()
-        }
+        return {size: groups for size, (groups, _) in self._tried.items()}
 
     @cached_property
     def all(self) -> dict[int, list[Group]] | None:
         """The groups of each size of which all are tried. None if there is no such size."""
-        found = {size: groups for size, groups in self.some.items() if len(groups) == len(self._every[size])}
+        found = {size: groups for size, (groups, is_all) in self._tried.items() if is_all}
         return found if self.question.states()[1] and found else None
 
     @cached_property
     def few_of(self) -> str | None:
         """Why only some of the groups are tried; None if all are."""
-        for size, groups in self.some.items():
-            if len(groups) < len(self._every[size]):
+        for size, (groups, is_all) in self._tried.items():
+            if not is_all:
                 return f"only {len(groups)} of more than {MOST_SMALL_GROUPS} groups of {size} were tried"
         return None
 

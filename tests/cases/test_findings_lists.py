@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 from places import FUZZ
+from reference.wide import Wide
 
 import rewardspec
 from rewardspec.lint import Run, findings
@@ -272,3 +273,13 @@ def test_no_false_claim_of_lists(seed):
             assert claim_holds(d, spec, draw), f"{d.code}: {d.message}\n{text}"
     assert seen["read"] > MANY / 3
     assert len(seen) > 6, seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*range(8 * FUZZ), 49, 157])
+def test_findings_of_random_specs_with_lists_end(seed):
+    """Two lists, ids, state, schedules, gates of items: nothing raises."""
+    draft = Wide(seed, kinds=("lists",) if seed % 2 else ("lists", "ids", "state")).spec()
+    spec, _ = check(Source("spec.yaml", draft.text))
+    if spec is not None:
+        findings(spec, Run(sizes=[1, 4], items=1 + seed % 3))

@@ -28,6 +28,7 @@ from rewardspec.lint.facts import Facts
 from rewardspec.lint.items import flat
 from rewardspec.lint.registry import finding
 from rewardspec.lint.scattered import scattered
+from rewardspec.lint.small_groups import MOST_SMALL_GROUPS
 from rewardspec.text.diagnostics import Diagnostic
 
 
@@ -35,7 +36,7 @@ from rewardspec.text.diagnostics import Diagnostic
 def group_of_one(facts: Facts) -> Iterator[Diagnostic]:
     if 1 not in facts.run.sizes or facts.reads_batch:  # the group size does not matter to a comparison with the batch
         return
-    groups, _ = facts.question.groups(1, 0)
+    groups, _ = facts.question.few_groups(1, MOST_SMALL_GROUPS, MOST_SMALL_GROUPS)
     alone = [Group((row,), group.columns, group.moment) for group in scattered(facts) for row in group.rollouts]
     found = [facts.groups.advantages(group) for group in [*groups, *alone]]
     if all(values is not None and all(v == 0 for v in flat(values)) for values in found):
