@@ -233,6 +233,7 @@ DISTRIBUTED = {
 def main(folder: Path) -> None:
     for name, (spec, kind, changes, options) in DISTRIBUTED.items():
         functions = {TOKENS: [digit], TURNS: [digit, called], MOVED_TURNS: [digit, called]}.get(spec, [letters, digit])
+        options = {**options, "rollout_log": folder / f"{name} log"}
         run = trainer(folder / "out", spec, kind, reward_funcs=functions, changes=changes, **options)
         run.train()
         rank = run.accelerator.process_index

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = 1  # of the files: a number more where a reader would read one wrongly
 KEY = b"rewardspec"  # of the metadata of a file
-NAME = re.compile(r"step_(\d{8,})(?:\.(\d+))?\.parquet")
+NAME = re.compile(r"step_(\d{8,})(?:_(\d+))?\.parquet")
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,9 @@ class LogWriter:
     def wants(self, step: int) -> bool:
         """Whether the batches of a step are written: the first step of every `every`."""
         if self._step is None:
-            before = (found for found, _ in files_of(self.folder) if found < step)
-            self._step = max(before, default=None)  # of the run that is resumed
+            with suppress(OSError):
+                before = (found for found, _ in files_of(self.folder) if found < step)
+                self._step = max(before, default=None)  # of the run that is resumed
         return self._step is None or step <= self._step or step // self.log.every != self._step // self.log.every
 
     def write(self, step: int, columns: Mapping[str, Column], about: Mapping[str, object]) -> None:
@@ -155,8 +156,8 @@ class LogWriter:
 
 
 def path_of(folder: Path, step: int, batch: int = 0) -> Path:
-    """The file of a batch: `step_00000300.parquet`, and `step_00000300.1.parquet` for the second of a step."""
-    return folder / f"step_{step:08d}{f'.{batch}' if batch else ''}.parquet"
+    """The file of a batch: `step_00000300.parquet`, and `step_00000300_1.parquet` for the second of a step."""
+    return folder / f"step_{step:08d}{f'_{batch}' if batch else ''}.parquet"
 
 
 def files_of(folder: Path) -> list[tuple[int, Path]]:

@@ -47,13 +47,18 @@ def arguments(**changed):
     return hierarchize(SimpleNamespace(**ARGUMENTS | {k.replace("__", "."): v for k, v in changed.items()}))
 
 
-def maker(text, kl=0.0, dialect=None, constants={}, seed=0, **changed):  # noqa: B006
+def decode(rows, skip_special_tokens):
+    assert skip_special_tokens
+    return [" ".join(map(str, row)) for row in rows]
+
+
+def maker(text, kl=0.0, dialect=None, constants={}, seed=0, log=None, **changed):  # noqa: B006
     """A real experience maker with the hooks in it, at step 3 of 10."""
     spec = rewardspec.loads(text, constants=constants)
-    adapter.install(adapter.Settings.of(spec, constants, dialect, seed))
+    adapter.install(adapter.Settings.of(spec, constants, dialect, seed, log=log))
     strategy = SimpleNamespace(args=arguments(**changed))
     made = RemoteExperienceMaker(
-        None, None, None, None, FixedKLController(kl), strategy, SimpleNamespace(pad_token_id=0)
+        None, None, None, None, FixedKLController(kl), strategy, SimpleNamespace(pad_token_id=0, batch_decode=decode)
     )
     made.rewardspec.step, made.rewardspec.total_steps = 3, 10
     return made

@@ -248,6 +248,10 @@ OURS = {
     "dialect": ("--spec spec.yaml --dialect vllm", "rewardspec: dialect 'vllm' is not known; there are"),
     "constant": ("--spec spec.yaml --set nothing=1", "`nothing`"),
     "not a pair": ("--spec spec.yaml --set half", "'half' is not NAME=VALUE"),
+    "log": (
+        "--spec spec.yaml --rollout-log-keep 0 --rollout-log logs --rollout-log-text some",
+        "rewardspec: `keep` of the rollout log is 0: it must be a whole number, 1 or more\n`text` of the rollout log",
+    ),
     "seed": ("--spec spec.yaml --seed minus", "--seed: invalid int value: 'minus'"),
     "no spec": ("", "the following arguments are required: --spec"),
 }

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from experience_makers import GROUPS, SIZE, arguments, by_place, experiences, maker, own_tokens, stock
+from logged_again import logged_files
 from openrlhf.trainer.ppo_utils import experience_maker
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
@@ -15,6 +16,7 @@ import rewardspec
 from rewardspec.adapters import openrlhf as adapter
 from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.openrlhf import checks
+from rewardspec.logs.rollout_log import RolloutLog
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -90,8 +92,8 @@ def columns(found):
 
 
 @DYNAMIC
-def test_advantages_are_those_of_the_spec_on_columns_in_prompt_order(dynamic):
-    made, found = maker(SPEC, train__dynamic_batch_enable=dynamic), responses()
+def test_advantages_are_those_of_the_spec_on_columns_in_prompt_order(tmp_path, dynamic):
+    made, found = maker(SPEC, train__dynamic_batch_enable=dynamic, log=RolloutLog(tmp_path)), responses()
     batches = experiences(made, found)
     places = [place for batch in batches for place in batch.index]
     assert len(batches) > 1 and (places != sorted(places)) == dynamic
@@ -107,6 +109,16 @@ def test_advantages_are_those_of_the_spec_on_columns_in_prompt_order(dynamic):
         assert torch.equal(batch.advantages, batch.returns)
     assert made.rewardspec.metrics() == {f"rewardspec/{name}": x for name, x in expected.metrics().items()}
     assert made.rewardspec.metrics()["rewardspec/weight/brief"] == pytest.approx(0.3)
+    made.rewardspec.log.flush()
+    ((name, (log, about)),) = logged_files(tmp_path).items()
+    assert name == "step_00000003.parquet" and about["total_steps"] == 10
+    for tokens, advantage in zip(by_place(done, own_tokens), log["rewardspec/advantage"], strict=True):
+        assert tokens.tolist() == [advantage] * len(tokens)
+    assert log["prompt"] == [r["prompt"] for r in found] and log["tokens"] == columns(found)["tokens"]
+    assert log["reward"] == pytest.approx([r["reward"] for r in found]) and log["score"] == columns(found)["correct"]
+    written = [r["observation_tokens"][r["action_ranges"][0][0] : r["action_ranges"][-1][1]] for r in found]
+    assert [[*map(int, text.split())] for text in log["completion"]] == written
+    assert any(6 in tokens for tokens in written), "answers of the environment"
 
 
 def test_advantages_are_float32_beside_log_probabilities_of_less():

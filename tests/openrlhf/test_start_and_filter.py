@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from experience_makers import arguments
+from logged_again import logged_files
 from openrlhf.trainer.ppo_utils import samples_generator
 
 import rewardspec
@@ -14,6 +15,7 @@ from rewardspec.adapters.common.record import record
 from rewardspec.adapters.embedding import embedded, write
 from rewardspec.adapters.openrlhf import checks, hook
 from rewardspec.adapters.openrlhf.rollouts import Advantages
+from rewardspec.logs.rollout_log import RolloutLog
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -203,7 +205,7 @@ advantage: correct - rate
 """
 
 
-def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_not_cut():
+def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_not_cut(tmp_path):
     adapter.install(adapter.Settings.of(rewardspec.loads(CARRIED)))
 
     def trainer():
@@ -214,16 +216,21 @@ def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_n
         mask = torch.ones(len(answers), 2, dtype=torch.bool)
         info = {"correct": torch.tensor(answers)}
         index = list(range(len(answers)))
-        batch = SimpleNamespace(index=index, rewards=info["correct"], info=info, action_mask=mask)
+        batch = SimpleNamespace(index=index, rewards=info["correct"], info=info, action_mask=mask, truncated=mask[:, 0])
         (found,) = run.experience_maker.rewardspec([batch], 2)
         return found.tolist(), run.experience_maker.rewardspec.state
 
     batches = [[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]]
     whole, cut, saved = trainer(), trainer(), []
+    cut.experience_maker.rewardspec.open_log(RolloutLog(tmp_path, text="none"), None)
+    cut.experience_maker.rewardspec.step = 5
     expected = [step(whole, answers) for answers in batches]
     assert expected[1] == ([-0.625, -0.625, 0.375, -0.625], {"rate": 0.4375})
     assert [step(cut, answers) for answers in batches[:2]] == expected[:2]
     hook._marked(cut, lambda first, second, states: saved.append(states))("tag", None, {"global_step": 2})
+    log = logged_files(tmp_path)
+    assert [*log] == ["step_00000005.parquet", "step_00000005_1.parquet"], "complete when the step is saved"
+    assert [about["state_after"] for _, about in log.values()] == [state for _, state in expected[:2]]
     resumed = trainer()
     hook._compared(resumed, lambda: saved[0])()
     assert [step(resumed, answers) for answers in batches[2:]] == expected[2:], "bit for bit"

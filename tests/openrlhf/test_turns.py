@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from experience_makers import ARGUMENTS, experiences, maker, own_tokens, samples
+from logged_again import logged_files
 from openrlhf.trainer.ppo_utils import samples_generator
 from openrlhf.utils import agent as agents
 from zscore_by_hand import zscore
@@ -18,6 +19,7 @@ from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.openrlhf.filter import Filter
 from rewardspec.adapters.openrlhf.rollouts import Advantages
 from rewardspec.adapters.openrlhf.turns import separated
+from rewardspec.logs.rollout_log import RolloutLog
 from rewardspec.rewards import for_openrlhf
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
@@ -127,8 +129,8 @@ def rows(batches):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_the_advantage_of_a_step_goes_onto_its_tokens(dynamic):
-    made, found = installed(train__dynamic_batch_enable=dynamic)
+def test_the_advantage_of_a_step_goes_onto_its_tokens(tmp_path, dynamic):
+    made, found = installed(train__dynamic_batch_enable=dynamic, log=RolloutLog(tmp_path))
     assert sum(
         end == start
         for r in found
@@ -142,6 +144,15 @@ def test_the_advantage_of_a_step_goes_onto_its_tokens(dynamic):
         assert not (batch.advantages * ~batch.action_mask.bool()).any()
         torch.testing.assert_close(batch.returns, batch.advantages)
         assert "called" not in batch.info and batch.info["return"].shape == (len(batch.index),)
+    made.rewardspec.log.flush()
+    ((log, _),) = logged_files(tmp_path).values()
+    for tokens, advantages, own in zip(rows(batches), log["rewardspec/advantage"], log["tokens"], strict=True):
+        of_tokens = [advantage for advantage, n in zip(advantages, own, strict=True) for _ in range(int(n))]
+        assert tokens.tolist() == pytest.approx(of_tokens, abs=1e-6)
+    flat = [turns for group in ROLLOUTS for turns in group]
+    assert [[c if c is None else round(c, 6) for c in row] for row in log["called"]] == [
+        [c for _, _, c in turns] for turns in flat
+    ]
     assert made.rewardspec.metrics()["rewardspec/reward/correct"] == pytest.approx(
         np.mean([correct(turns) for group in ROLLOUTS for turns in group])
     )

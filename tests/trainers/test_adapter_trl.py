@@ -17,6 +17,7 @@ pytest.importorskip("trl")
 
 import pandas
 from datasets import Dataset
+from logged_again import logged_files
 from tiny_model import VOCABULARY, tiny_model, tiny_tokenizer
 from trl import GRPOTrainer, RLOOConfig, RLOOTrainer, SFTTrainer
 from trl.experimental.async_grpo import AsyncGRPOTrainer
@@ -32,10 +33,12 @@ from rewardspec.adapters.trl import (
     RewardSpecRLOOTrainer,
     install,
 )
+from rewardspec.logs.rollout_log import RolloutLog
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what trainers say is not about us
 
 KINDS = pytest.mark.parametrize("kind", ["grpo", "rloo"])
+ENDS = VOCABULARY["<eos>"], VOCABULARY["<pad>"]
 GRPO = "rewardspec: 1\nname: two\ncomponents:\n  digit: {values: [0, 1]}\n  letters: {range: [0, 1]}\nadvantage: grpo\n"
 
 
@@ -59,6 +62,12 @@ def assert_by_hand(generations, total_steps):
         assert advantages.tolist() == pytest.approx(by_hand(generation, total_steps), rel=1e-6)
 
 
+def names_of(steps):
+    """The files of a rollout log; the second batch of a step has a number."""
+    again = [steps[:i].count(step) for i, step in enumerate(steps)]
+    return {f"step_{step:08d}{f'_{n}' if n else ''}.parquet" for step, n in zip(steps, again, strict=True)}
+
+
 def of(generations, mode):
     return [g for g in generations if g["mode"] == mode]
 
@@ -80,9 +89,15 @@ def of(generations, mode):
     ids=lambda value: " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )
 def test_training_uses_the_specs_advantages_at_the_trainers_step(tmp_path, kind, changes, steps):
-    run = trainer(tmp_path, LINEAR, kind, changes=changes)
+    run = trainer(tmp_path, LINEAR, kind, changes=changes, rollout_log=tmp_path / "log")
     run.train()
     assert [g["step"] for g in run.generations] == steps
+    log = logged_files(tmp_path / "log")
+    assert [about["step"] for _, about in log.values()] == steps and {*log} == names_of(steps)
+    for g, (columns, about) in zip(run.generations, log.values(), strict=True):
+        assert columns["rewardspec/advantage"] == g["out"]["advantages"].tolist()
+        assert columns["completion"] == g["completions"] and columns["prompt"] == [row["prompt"] for row in g["rows"]]
+        assert columns["level"] == [row["level"] for row in g["rows"]] and about["total_steps"] == 4
     assert_by_hand(run.generations, total_steps=4)
     assert {row["level"] for g in run.generations for row in g["rows"]} <= {"easy", "hard"}
 
@@ -124,9 +139,14 @@ def test_evaluation_sees_the_step_of_training(tmp_path):
 
 def test_schedule_goes_on_after_resuming(tmp_path):
     changes = {"save_strategy": "steps", "save_steps": 2}
-    trainer(tmp_path, LINEAR, changes=changes).train()
-    again = trainer(tmp_path, LINEAR, changes=changes)
+    log = tmp_path / "log"
+    trainer(tmp_path, LINEAR, changes=changes, rollout_log=log).train()
+    before = [about["run"] for _, about in logged_files(log).values()]
+    again = trainer(tmp_path, LINEAR, changes=changes, rollout_log=log)
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    runs = [(about["run"], about["first_step"]) for _, about in logged_files(log).values()]
+    assert runs[:2] == [(run, 0) for run in before[:2]] and {step for _, step in runs[2:]} == {2}
+    assert len({*runs}) == 2 and len(runs) == 4
     assert [g["step"] for g in again.generations] == [2, 3]
     assert_by_hand(again.generations, total_steps=4)
     weights = [logs["rewardspec/weight/letters"] for logs in again.state.log_history if "loss" in logs]
@@ -162,8 +182,17 @@ def assert_carried(batches, size):
 @KINDS
 def test_state_goes_from_batch_to_batch_and_evaluation_changes_none(tmp_path, kind):
     changes = {"eval_strategy": "steps", "eval_steps": 2}
-    run = trainer(tmp_path, CARRIED, kind, changes=changes, evaluated=data_set(4))
+    log = RolloutLog(tmp_path / "log", keep=3, text="hash")
+    run = trainer(tmp_path, CARRIED, kind, changes=changes, evaluated=data_set(4), rollout_log=log)
     run.train()
+    trained, kept = of(run.generations, "train"), logged_files(tmp_path / "log")
+    assert [about["step"] for _, about in kept.values()] == [1, 2, 3], "and none of evaluation"
+    for before, g, (columns, about) in zip(trained, trained[1:], kept.values(), strict=False):
+        assert columns["rewardspec/advantage"] == g["out"]["advantages"].tolist()
+        assert about["state"]["price"] == before["state"]["price"]
+        assert about["state_after"] == {**g["state"], "level_of": [g["state"]["level_of"][-1]]}
+        assert columns["tokens"] == [len(ids) for ids in g["ids"]] and len({*columns["prompt_hash"]}) == 1
+        assert columns["truncated"] == [int(ids[-1] not in ENDS) for ids in g["ids"]] and "prompt" not in columns
     assert len(of(run.generations, "eval")) >= 2
     assert_carried([[g] for g in run.generations], 4)
     assert len(run.spec_state["level_of"]) == 4 and run.spec_state["price"] != 0.5
@@ -449,7 +478,9 @@ def penalised(folder, kind, monkeypatch, text=None, **options):
 def test_penalty_is_trls_own(tmp_path, monkeypatch):
     text = GRPO.replace("grpo", "rloo")
     expected, trained, theirs = penalised(tmp_path / "a", RLOOTrainer, monkeypatch)
-    found, ours, run = penalised(tmp_path / "b", RewardSpecRLOOTrainer, monkeypatch, text, dialect="trl")
+    found, ours, run = penalised(
+        tmp_path / "b", RewardSpecRLOOTrainer, monkeypatch, text, dialect="trl", rollout_log=tmp_path / "log"
+    )
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(ours, trained, rtol=1e-3, atol=1e-5)
     kl = [
@@ -462,6 +493,9 @@ def test_penalty_is_trls_own(tmp_path, monkeypatch):
     shares = [sum(row) for row in zip(*(v for k, v in extra.items() if k.startswith("rewardspec/share/")), strict=True)]
     assert shares == pytest.approx(list(run._logs["advantages"]), abs=1e-5)
     assert max(map(abs, extra["rewardspec/share/KL penalty"])) > 1e-3
+    for advantages, (columns, _) in zip(found, logged_files(tmp_path / "log").values(), strict=True):
+        both = zip(columns["rewardspec/advantage"], columns["rewardspec/kl_penalty"], strict=True)
+        assert [own + kl for own, kl in both] == pytest.approx(advantages.tolist(), abs=1e-6)
 
 
 def test_groups_that_are_left_out_have_no_penalty(tmp_path, monkeypatch):
@@ -632,7 +666,8 @@ def distributed(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     names = sorted({path.stem[:-2] for path in folder.glob("*.pt")})
-    return {n: [torch.load(folder / f"{n} {rank}.pt", weights_only=False) for rank in (0, 1)] for n in names}
+    found = {n: [torch.load(folder / f"{n} {rank}.pt", weights_only=False) for rank in (0, 1)] for n in names}
+    return {**found, "folder": folder}
 
 
 def environment(**more):
@@ -655,6 +690,33 @@ def test_two_processes_have_one_state(distributed):
     batches = list(zip(*(run["generations"] for run in distributed["state"]), strict=True))
     assert len(batches) == 3
     assert_carried(batches, 2)
+
+
+@pytest.mark.parametrize("name", ["state", "turns", "tokens", "weights"])
+def test_the_main_process_logs_the_rollouts_of_both(distributed, name):
+    pairs = list(zip(*(run["generations"] for run in distributed[name]), strict=True))
+    log = logged_files(distributed["folder"] / f"{name} log")
+    assert len(log) == len(pairs)
+    for (a, b), (columns, about) in zip(pairs, log.values(), strict=True):
+        assert columns["completion"] == a["completions"] + b["completions"] and about["groups"] == len(a["ids"])
+        lengths = [mask.sum().item() for g in (a, b) for mask in written(g["out"])]
+        assert columns["tokens"] == lengths
+        if name == "turns":
+            tokens = [row for row in columns["rewardspec/advantage"] for _ in row]
+            assert len(tokens) == sum(columns["rewardspec/length/turn"])
+            assert_on_tokens(a["out"], columns["rewardspec/advantage"][:3])
+            assert_on_tokens(b["out"], columns["rewardspec/advantage"][3:])
+        else:
+            found = a["out"]["advantages"].tolist() + b["out"]["advantages"].tolist()
+            assert columns["rewardspec/advantage"] == pytest.approx(found, abs=1e-6)
+        if name == "tokens":
+            texts = rewardspec.loads(TOKENS).condition.tokens
+            named = zip(columns["prompt"], columns["rewardspec/token"], strict=True)
+            assert all(texts[token] in prompt for prompt, token in named)
+
+
+def written(out):
+    return out["completion_mask"] * out.get("tool_mask", 1)
 
 
 def test_two_processes_have_the_turns_of_both(distributed):
@@ -955,8 +1017,12 @@ def test_environment_variables_of_the_hook(monkeypatch):
 
     assert installed[GRPOTrainer][0].fingerprint == rewardspec.loads(GRPO).fingerprint
     assert list(allowed[RLOOTrainer]) == ["mine.rewards", "other"]
+    variables = {"": "logs", "_EVERY": "10", "_KEEP": " 3", "_TEXT": "none"}
+    log = {f"REWARDSPEC_ROLLOUT_LOG{name}": value for name, value in variables.items()}
+    assert hook.options({"REWARDSPEC": GRPO, **log})["rollout_log"] == RolloutLog("logs", 10, 3, "none")
     for name, value, said in [
-        ("SET", "a", "name=value"), ("MOVE_ROWS", "yes", "write 0 or 1"), ("ALLOW_PYTHON", "a b", "ALLOW_PYTHON")
+        ("SET", "a", "name=value"), ("MOVE_ROWS", "yes", "write 0 or 1"), ("ALLOW_PYTHON", "a b", "ALLOW_PYTHON"),
+        ("ROLLOUT_LOG_KEEP", "3", "REWARDSPEC_ROLLOUT_LOG_KEEP without REWARDSPEC_ROLLOUT_LOG: set the folder"),
     ]:  # fmt: skip
         with pytest.raises(BindingError, match=said):
             hook.options({"REWARDSPEC": GRPO, f"REWARDSPEC_{name}": value})

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from logged_again import logged_files
 from places import ROOT
 from verl_model import write_model
 
@@ -147,12 +148,14 @@ def v1(files):
     resumed = "trainer.resume_mode=resume_path", "trainer.resume_from_path=FOLDER/global_step_1"
     more = "trainer.total_training_steps=3", "trainer.total_epochs=2", "trainer.test_freq=3"
     more = *more, "trainer.save_freq=3", "trainer.default_local_dir=FOLDER/checkpoints"
+    more = *more, "+algorithm.rewardspec.rollout_log=v1 log", "+algorithm.rewardspec.rollout_log_keep=2"
     return main_ppo(files, *resumed, *more, out="v1.jsonl", steps=(2, 3))
 
 
 @pytest.fixture(scope="module")
 def v0(files):
-    return main_ppo(files, "trainer.use_v1=false", out="v0.jsonl", job=True)
+    log = "+algorithm.rewardspec.rollout_log=v0 log"
+    return main_ppo(files, "trainer.use_v1=false", log, out="v0.jsonl", job=True)
 
 
 @pytest.fixture(params=["v1", "v0"])
@@ -210,6 +213,27 @@ def test_advantages_of_a_run_are_those_of_the_compiled_spec(run, files):
         state = out.state
     if run.steps[0] > 1:
         assert record.read(files / "checkpoints" / f"global_step_{step}")["state"] == pytest.approx(state, abs=1e-6)
+
+
+def test_the_rollout_log_of_a_run_has_what_was_trained_on(request, files):
+    for name in ("v1", "v0"):
+        run = request.getfixturevalue(name)
+        log = logged_files(files / f"{name} log")
+        assert [about["step"] for _, about in log.values()] == list(run.steps)
+        for columns, about in log.values():
+            rows = rollouts(run, about["step"])
+            assert len(rows) == about["rollouts"] and about["total_steps"] == run.steps[-1] and about["seed"] == 7
+            by_text = {}
+            for row in rows:
+                answer = " ".join(str(token - 4) for token in row["responses"][: length(row)] if token != EOS)
+                by_text.setdefault((row["uid"], answer), []).append(row)
+            for k in range(len(rows)):
+                row = by_text[columns["rewardspec/group_id"][k], columns["completion"][k]].pop()
+                assert row["advantages"][0] == pytest.approx(columns["rewardspec/advantage"][k], abs=1e-6)
+                assert re.search(r"add \d \d+", row["text"])[0] in columns["prompt"][k]
+                assert columns["rewardspec/token"][k] == row["reward_token"]
+                assert columns["tokens"][k] == length(row) and columns["even"][k] == json.loads(row["info"]["even"])
+                assert columns["score"][k] == row["info"]["score"] and columns["style"][k] == row["info"]["style"]
 
 
 def test_gdpo_of_a_run_is_what_verls_own_gdpo_gives_where_it_runs(run):
@@ -618,6 +642,11 @@ FILTER = ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric
         (["+algorithm.rewardspec.resume_changed=3"], "expected true or false"),
         (["+algorithm.rewardspec.sed=3"], "unknown key algorithm.rewardspec.sed"),
         (["+algorithm.rewardspec.seed=x"], "expected an integer"),
+        (["+algorithm.rewardspec.rollout_log_every=2"], "algorithm.rewardspec: rollout_log_every without rollout_log"),
+        (
+            ["+algorithm.rewardspec.rollout_log=logs", "+algorithm.rewardspec.rollout_log_keep=-1"],
+            "algorithm.rewardspec: `keep` of the rollout log is -1",
+        ),
         (["algorithm.rewardspec.spec=null"], "algorithm.rewardspec.spec is not set"),
         (["algorithm.rewardspec.spec=no/such.yaml"], "no/such.yaml"),
         (["algorithm.adv_estimator=grpo"], "set algorithm.adv_estimator=rewardspec"),

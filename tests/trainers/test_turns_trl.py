@@ -10,6 +10,7 @@ import torch
 pytest.importorskip("trl")
 
 from datasets import Dataset
+from logged_again import logged_files
 from places import ROOT
 from tiny_model import tiny_model, tiny_tokenizer
 from transformers import Qwen2ForSequenceClassification
@@ -39,8 +40,13 @@ def flat(lists):
 def test_turns_get_their_advantages_on_their_tokens(tmp_path):
     changes = {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": 2, "log_completions": True}
     changes |= {"gradient_accumulation_steps": 2, "num_iterations": 2}
-    run = multi_turn(tmp_path, changes=changes, evaluated=data_set(4))
+    run = multi_turn(tmp_path, changes=changes, evaluated=data_set(4), rollout_log=tmp_path / "log")
     run.train()
+    trained = [g for g in run.generations if g["mode"] == "train"]
+    for g, (columns, _) in zip(trained, logged_files(tmp_path / "log").values(), strict=True):
+        assert_on_tokens(g["out"], columns["rewardspec/advantage"])
+        assert columns["called"] == called([row["turns"] for row in g["rows"]])
+        assert columns["cost"] == [row["cost"] for row in g["rows"]] and columns["completion"] == g["completions"]
     for g in run.generations:
         items = turns_by_hand(g["rows"], g["completions"], 4 if g["mode"] == "train" else 2)
         assert_on_tokens(g["out"], items)

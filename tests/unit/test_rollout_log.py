@@ -16,7 +16,7 @@ from places import ROOT
 
 import rewardspec
 from rewardspec.adapters.common.binding import BindingError
-from rewardspec.adapters.common.rollout_log import log_batch, numbered, writer_of
+from rewardspec.adapters.common.rollout_log import Beside, log_batch, numbered, writer_of
 from rewardspec.logs import rollout_log
 from rewardspec.logs.rollout_log import LogWriter, RolloutLog, about_of, files_of
 from rewardspec.logs.rollout_table import Column
@@ -75,8 +75,8 @@ def run_of(folder, steps=3, spec=SPEC, constants={"bonus": 3}, **options):  # no
         found.append(fn(COLUMNS, GROUPS, **moment, state=state))
         more = {"tokens": Column("number", [1, 2, 3, 4, 5, 6]), "correct": Column("number", [9] * 6)}
         log_batch(
-            writer, read, COLUMNS, found[-1], numbered(GROUPS), **moment, before=state, texts=TEXTS, ids=GROUPS,
-            more=more,
+            writer, read, COLUMNS, found[-1], numbered(GROUPS), **moment, before=state, ids=GROUPS,
+            beside=lambda more=more: Beside(TEXTS, more),
         )  # fmt: skip
     writer.flush()
     return found
@@ -209,9 +209,8 @@ def test_conversations_are_json_and_what_is_no_data_is_named(tmp_path):
     columns = {"correct": COLUMNS["correct"]}
     result = rewardspec.compile(read)(columns, 2)
     writer = writer_of(RolloutLog(tmp_path), read, "trl", "trl")
-    log_batch(
-        writer, read, columns, result, [0, 0, 1, 1, 2, 2], step=1, total_steps=None, seed=0, before=None, texts=texts
-    )
+    moment = {"step": 1, "total_steps": None, "seed": 0, "before": None}
+    log_batch(writer, read, columns, result, [0, 0, 1, 1, 2, 2], **moment, beside=lambda: Beside(texts))
     writer.flush()
     from rewardspec.logs.rows import read_rows
 
@@ -280,14 +279,14 @@ def test_keep_removes_the_oldest_steps_and_first_those_of_a_run_that_was_cut(tmp
 
 def test_batches_of_one_step_are_files_and_a_resumed_run_overwrites_its_steps(tmp_path):
     write(plain(tmp_path, keep=2), 0, 0, 1, 1, 2, 2)
-    assert steps_in(tmp_path) == ["0001", "0001.1", "0002", "0002.1"]
+    assert steps_in(tmp_path) == ["0001", "0001_1", "0002", "0002_1"]
     before = {path.name: rows_of(path)[1]["run"] for _, path in files_of(tmp_path)}
     write(plain(tmp_path), 2, 2, 3)
     after = {path.name: rows_of(path)[1] for _, path in files_of(tmp_path)}
     assert {name for name in before if after[name]["run"] != before[name]} == {
-        "step_00000002.parquet", "step_00000002.1.parquet",
+        "step_00000002.parquet", "step_00000002_1.parquet",
     }  # fmt: skip
-    assert after["step_00000002.1.parquet"]["batch"] == 1 and after["step_00000003.parquet"]["first_step"] == 2
+    assert after["step_00000002_1.parquet"]["batch"] == 1 and after["step_00000003.parquet"]["first_step"] == 2
     writer = plain(tmp_path / "again")
     write(writer, 0, 1)
     writer.begin()
@@ -368,7 +367,9 @@ def test_a_batch_that_cannot_be_taken_is_a_warning(tmp_path, caplog):
     moment = {"step": 7, "total_steps": None, "seed": 0, "before": None}
     log_batch(writer, spec, {"unknown": [1, 0]}, result, [0, 0], **moment)
     assert "step 7 is not in the rollout log" in caplog.text and "KeyError" in caplog.text
-    log_batch(writer, spec, {"correct": [1, 0]}, result, [0, 0], **moment, texts={"prompt": lambda: 1 / 0})
+    log_batch(
+        writer, spec, {"correct": [1, 0]}, result, [0, 0], **moment, beside=lambda: Beside({"prompt": lambda: 1 / 0})
+    )
     writer.flush()
     assert "ZeroDivisionError" in caplog.text and not steps_in(tmp_path)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -17,6 +19,45 @@ from rewardspec.logs.rollout_table import Column, Kind, Texts
 from rewardspec.spec import Spec
 
 PREFIX = "rewardspec/"  # of the columns that no reward function and no data set has
+
+
+HASHES = ("prompt_hash", "completion_hash")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a trainer has beside the spec's columns. texts: `prompt` and `completion`. more: columns; others win."""
+
+    texts: Mapping[str, Texts] = field(default_factory=dict)
+    more: Mapping[str, Column] = field(default_factory=dict)
+
+
+Log = RolloutLog | str | os.PathLike | None  # what a trainer takes
+
+
+def as_log(given: Log, **options: Any) -> RolloutLog | None:
+    """The settings of a log: those given, or of a folder with these options. Raises BindingError."""
+    try:
+        return given if isinstance(given, RolloutLog | None) else RolloutLog(given, **options)
+    except ValueError as error:
+        raise BindingError(str(error)) from None
+
+
+def log_of(given: Mapping[str, Any], names: Mapping[str, str]) -> RolloutLog | None:
+    """The log of a trainer's settings; None if they name no folder. Whole numbers may be texts.
+
+    names: `folder`, `every`, `keep` and `text` to their names there. Raises BindingError with all that is wrong.
+    """
+    options = {option: given[name] for option, name in names.items() if given.get(name) not in (None, "")}
+    if "folder" not in options and options:
+        lone = ", ".join(names[option] for option in options)
+        raise BindingError(f"{lone} without {names['folder']}: set the folder of the rollout log")
+    for option in ("every", "keep"):
+        text = options.get(option)
+        if isinstance(text, str) and text.strip().isdecimal():
+            options[option] = int(text)
+    folder = options.pop("folder", None)
+    return as_log(folder, **options)
 
 
 def writer_of(log: RolloutLog, spec: Spec, trainer: str, package: str) -> LogWriter:
@@ -57,18 +98,16 @@ def log_batch(
     total_steps: int | None,
     seed: int,
     before: State | None,
-    texts: Mapping[str, Texts] = {},
     ids: Sequence[str] | None = None,
-    more: Mapping[str, Column] = {},
+    beside: Callable[[], Beside] = lambda: Beside(),
 ) -> None:
     """Write a batch of N rollouts into the log. What fails is a warning: a log ends no training.
 
     columns: those that the spec read. groups: the number of each rollout's group, in order of first appearance.
-    before: the state before the batch. texts: `prompt` and `completion`. ids: the trainer's own name of each rollout's
-    group. more: further columns; those of the spec win.
+    before: the state before the batch. ids: the trainer's own name of each rollout's group. beside: called once.
     """
     try:
-        made = columns_of(spec, columns, result, np.asarray(groups), step, texts, ids, more)
+        made = columns_of(spec, columns, result, np.asarray(groups), step, ids, beside())
         about = {
             "total_steps": total_steps,
             "seed": seed,
@@ -88,9 +127,8 @@ def columns_of(
     result: Result,
     groups: np.ndarray,
     step: int,
-    texts: Mapping[str, Texts],
     ids: Sequence[str] | None,
-    more: Mapping[str, Column],
+    beside: Beside,
 ) -> dict[str, Column]:
     """The columns of a batch by name: those of the trainer, those that were measured, those that were computed."""
     n = len(groups)
@@ -99,9 +137,10 @@ def columns_of(
         found[f"{PREFIX}group_id"] = Column("name", ids)
     found[f"{PREFIX}rollout"] = Column("whole", np.arange(n))
     measured = {name: _measured(spec, name, columns[name]) for name in spec.columns}
-    for name, values in texts.items():
-        found[PREFIX + name if name in measured else name] = Column("text", values)
-    found |= measured | {name: column for name, column in more.items() if name not in measured}
+    for name, values in beside.texts.items():
+        found[PREFIX + name if {name, f"{name}_hash"} & measured.keys() else name] = Column("text", values)
+    found |= measured
+    found |= {name: column for name, column in beside.more.items() if name not in found and name not in HASHES}
     for name, column in _computed(spec, result, groups).items():
         found[PREFIX + name] = column
     return found

@@ -62,6 +62,7 @@ def _in_experience_maker(module: ModuleType) -> None:
             original(self, *args, **kwargs)
             self.rewardspec = Advantages(_current().spec(), _current().seed)
             check_settings(self.args, self.rewardspec.spec)
+            self.rewardspec.open_log(_current().log, self.tokenizer)
 
         return wrapper
 
@@ -229,6 +230,8 @@ def _marked(trainer, original: Callable) -> Callable:
     @wraps(original)
     def save(first, second=None, client_states=None):
         advantages = trainer.experience_maker.rewardspec
+        if advantages.log is not None:  # written while the step was trained on; a file is complete after its step
+            advantages.log.flush()
         marked = dict(client_states or {}) | {"rewardspec": record(advantages.spec, advantages.seed, advantages.state)}
         return original(first, second, marked)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import runpy
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from rewardspec.adapters.common.binding import BindingError, read_spec
 from rewardspec.adapters.common.jobs import job_variables, problems_everywhere
+from rewardspec.adapters.common.rollout_log import log_of
 from rewardspec.adapters.openrlhf.checks import TESTED, WAS_TESTED, check_settings, reward_problems, setting
 from rewardspec.adapters.openrlhf.hook import PATCHES, hook, install, setup_hook
 from rewardspec.adapters.openrlhf.settings import Settings
@@ -21,6 +24,12 @@ from rewardspec.text.shown import printed
 logger = logging.getLogger(__name__)
 
 CLI = "openrlhf.cli.train_ppo_ray"
+LOG = {
+    "folder": "--rollout-log",
+    "every": "--rollout-log-every",
+    "keep": "--rollout-log-keep",
+    "text": "--rollout-log-text",
+}
 
 
 def _install_in_driver(settings: Settings, spec: Spec) -> None:
@@ -102,11 +111,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--resume-changed", action="store_true", help="resume from a checkpoint that was trained under another spec"
     )
+    parser.add_argument("--rollout-log", metavar="DIR", help="the folder of the rollout log")
+    parser.add_argument("--rollout-log-every", metavar="N", help="log one of so many steps; default: 1")
+    parser.add_argument("--rollout-log-keep", metavar="N", help="keep the last N steps; default: all")
+    parser.add_argument("--rollout-log-text", metavar="HOW", help="full, hash or none; default: full")
     given = parser.parse_args(arguments[:at])
     constants = dict(given.set)
     try:
         read = read_spec(given.spec, constants)
-        settings = Settings.of(read, constants, given.dialect, given.seed, given.resume_changed)
+        log = log_of({f"--{name.replace('_', '-')}": value for name, value in vars(given).items()}, LOG)
+        if log is not None:  # as seen from here: workers may start in another folder
+            log = replace(log, folder=os.path.abspath(log.folder))
+        settings = Settings.of(read, constants, given.dialect, given.seed, given.resume_changed, log)
         spec = settings.spec()
     except (ValueError, OSError) as error:
         sys.exit(printed(f"rewardspec: {error}"))

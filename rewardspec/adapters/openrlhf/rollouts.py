@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 from collections.abc import Sequence
@@ -11,9 +12,12 @@ import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
+from rewardspec.adapters.common.rollout_log import Beside, log_batch, writer_of
 from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.openrlhf.checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
 from rewardspec.adapters.openrlhf.turns import Turns, column, token_advantages
+from rewardspec.logs.rollout_log import LogWriter, RolloutLog
+from rewardspec.logs.rollout_table import NONE, Column
 from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
@@ -34,7 +38,17 @@ class Advantages:
         self.step: int | None = None
         self.total_steps: int | None = None
         self.result: Any = None  # of the last batch
+        self.log: LogWriter | None = None
+        self.tokenizer: Any = None
         self.told: set[str] = set()  # names that the spec does not read, and that a warning has named
+
+    def open_log(self, log: RolloutLog | None, tokenizer) -> None:
+        """Write the rollouts of all batches into a log. Raises BindingError where it cannot be written.
+
+        tokenizer: the trainer's. It is copied for the thread that writes, because two threads cannot use one.
+        """
+        self.log = None if log is None else writer_of(log, self.spec, "openrlhf", "openrlhf")
+        self.tokenizer = None if log is None or log.text == NONE else copy.deepcopy(tokenizer)
 
     def check(self, samples: Sequence, group_size: int, rewarded: bool) -> None:
         """Raise BindingError unless rollouts are whole groups and each has all columns that the spec reads.
@@ -104,6 +118,7 @@ class Advantages:
                 continue
             rows = self._column(name, experiences, sizes)
             columns[name] = torch.empty_like(rows).index_copy_(0, places, rows)
+        before = self.state
         try:
             self.result = self.function(
                 columns,
@@ -112,11 +127,24 @@ class Advantages:
                 total_steps=self.total_steps,
                 seed=self.seed,
                 lengths={name: [len(of.ranges) for of in self.turns] for name in lists_of_turns(self.spec)} or None,
-                state=self.state,
+                state=before,
             )
         except self.function.RolloutError as error:
             raise BindingError("\n".join([str(error), *_not_finite(columns)])) from error
         self.state = self.result.state
+        if self.log is not None and self.step is not None and self.log.wants(self.step):
+            log_batch(
+                self.log,
+                self.spec,
+                columns,
+                self.result,
+                [place // group_size for place in range(n)],
+                step=self.step,
+                total_steps=self.total_steps,
+                seed=self.seed,
+                before=before,
+                beside=lambda: self._beside(experiences, sizes, places),
+            )
         self._log_reward_spread(experiences, places, sizes, group_size)
         if self.list is not None:
             found, lengths = self.result.advantages.float().cpu(), self.result.lengths[self.list].cpu()
@@ -124,6 +152,28 @@ class Advantages:
         device = experiences[0].action_mask.device
         advantages = self.result.advantages.float().cpu()[places].to(device)
         return list(advantages.split(sizes))
+
+    def _beside(self, experiences: Sequence, sizes: Sequence[int], places: torch.Tensor) -> Beside:
+        """For the rollout log: texts, and what was measured beside the spec's columns, rollouts by their place."""
+        order = places.argsort()
+        names = dict.fromkeys([*FILLED_IN, *(name for experience in experiences for name in experience.info)])
+        more = {}
+        for name in names:
+            parts = [values(name, experience) for experience in experiences]
+            if name not in self.spec.columns and [0 if p is None else p.numel() for p in parts] == list(sizes):
+                found = torch.cat([part.reshape(-1).cpu() for part in parts if part is not None])
+                more[name] = Column("number", found.double()[order].numpy())
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            return Beside({}, more)
+        prompts = [prompt for experience in experiences for prompt in experience.prompts]
+        answers = [tokens for experience in experiences for tokens in answered(experience)]
+
+        def completions() -> list[str]:
+            decoded = tokenizer.batch_decode([row.tolist() for row in answers], skip_special_tokens=True)
+            return [decoded[row] for row in order.tolist()]
+
+        return Beside({"prompt": [prompts[row] for row in order.tolist()], "completion": completions}, more)
 
     def metrics(self) -> dict[str, float]:
         """The metrics of the last batch."""
@@ -181,6 +231,18 @@ def values(name: str, experience) -> torch.Tensor | None:
     if name == "tokens":
         return experience.action_mask.sum(-1)
     return experience.truncated if name == "truncated" else None
+
+
+def answered(experience) -> list[torch.Tensor]:
+    """The tokens of each rollout from the model's first to its last, with answers of an environment between them.
+
+    A mask begins at token 1.
+    """
+    found = []
+    for tokens, mask in zip(experience.sequences.cpu(), experience.action_mask.cpu(), strict=True):
+        own = mask.nonzero().flatten().tolist()
+        found.append(tokens[own[0] + 1 : own[-1] + 2] if own else tokens[:0])
+    return found
 
 
 def _not_finite(columns: dict[str, Any]) -> list[str]:

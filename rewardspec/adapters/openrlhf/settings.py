@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rewardspec.adapters.common.binding import BindingError
+from rewardspec.logs.rollout_log import RolloutLog
 from rewardspec.spec import Spec, loads
 
 
@@ -20,6 +21,7 @@ class Settings:
     dialect: str | None = None
     seed: int = 0
     resume_changed: bool = False
+    log: RolloutLog | None = None
 
     @classmethod
     def of(
@@ -29,10 +31,11 @@ class Settings:
         dialect: str | None = None,
         seed: int = 0,
         resume_changed: bool = False,
+        log: RolloutLog | None = None,
     ):
         """Settings for a spec that was read with `constants`."""
         texts = {name: str(value) for name, value in constants.items()}
-        return cls(spec.source.text, spec.source.name, texts, spec.fingerprint, dialect, seed, resume_changed)
+        return cls(spec.source.text, spec.source.name, texts, spec.fingerprint, dialect, seed, resume_changed, log)
 
     def plain(self) -> Spec:
         """The spec without the dialect. Raises BindingError if its fingerprint here is not that of the launcher."""

@@ -16,6 +16,7 @@ import torch
 from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError, read_spec
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
+from rewardspec.adapters.common.rollout_log import Log, as_log
 from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.common.stretches import check_stretches, counted
 from rewardspec.adapters.trl.checks import (
@@ -29,6 +30,7 @@ from rewardspec.adapters.trl.checks import (
 )
 from rewardspec.adapters.trl.logs import log_result
 from rewardspec.adapters.trl.rewards import for_trl
+from rewardspec.adapters.trl.rollout_log import begin_log, log_rollouts
 from rewardspec.adapters.trl.rows import moved
 from rewardspec.adapters.trl.turns import (
     advantages_of_tokens,
@@ -40,6 +42,7 @@ from rewardspec.adapters.trl.turns import (
     turns_of,
 )
 from rewardspec.function import State
+from rewardspec.logs.rollout_log import LogWriter, RolloutLog
 from rewardspec.scoring.permission import Allowed
 from rewardspec.spec import Spec, compile
 from rewardspec.text.shown import printed
@@ -84,6 +87,7 @@ class RewardSpecMixin(_Trainer):
     advantages are weighted instead.
     allow_python: the user functions (`python:`) that may be imported if `reward_funcs` has none of their name: True for
     all, or modules.
+    rollout_log: the folder of the run's rollout log, or a `RolloutLog` (docs/rollout_log.md); None for none.
     Where items of a list have the advantages, they go onto the tokens of each item: `out["advantages"]` is [B, T].
     The state of a spec with `state:` begins with every run of `train`, and is saved with the trainer's checkpoints. So
     is the spec's fingerprint: a run that resumes under another spec logs a warning.
@@ -99,16 +103,19 @@ class RewardSpecMixin(_Trainer):
         constants: Mapping[str, object] = {},
         move_rows: bool = False,
         allow_python: Allowed = False,
+        rollout_log: Log = None,
         **kwargs,
     ):
-        read = read_spec(spec, constants, dialect)
+        read, log = read_spec(spec, constants, dialect), as_log(rollout_log)
         args, kwargs = with_functions(read, args, kwargs, allow_python)
         super().__init__(*args, **kwargs)
-        bind(self, read, move_rows)
+        bind(self, read, move_rows, log)
 
     _measured: tuple[Any, list[dict], list[list[int]]] | None
     _generations: tuple[int, int]
     _held: dict[str, list]  # of this process, lists that reward functions returned for the current batch
+    rollout_log: RolloutLog | None
+    log_writer: LogWriter | None  # of the main process
     spec_state: State | None  # of a spec with `state:`, after the last batch
 
     def __init_subclass__(cls, **kwargs):
@@ -134,6 +141,7 @@ class RewardSpecMixin(_Trainer):
         self._measured, logged = None, len(self._metrics[mode]["reward"])
         self._held.clear()
         out = super()._generate_and_score_completions(inputs)
+        scored: Any = self._measured
         columns = self._columns(out, n)
         moment: dict[str, Any] = {"step": step, "total_steps": total_steps, "seed": seed}
         written: Any = None  # how many stretches each rollout has, [N], where items have the advantages
@@ -142,7 +150,8 @@ class RewardSpecMixin(_Trainer):
         columns = with_missing(columns, self._lists, lambda of: written if of == self._list else None)
         if turns := lists_of_turns(self.spec):
             moment["lengths"] = dict.fromkeys(turns, self.accelerator.gather(turns_of(out)))
-        result = self.advantage_function(columns, group_size, **moment, state=self.spec_state)
+        before = self.spec_state
+        result = self.advantage_function(columns, group_size, **moment, state=before)
         if mode == "train":
             self.spec_state = result.state  # equal on every process: each has the rollouts of all
         own = out["advantages"]
@@ -159,6 +168,9 @@ class RewardSpecMixin(_Trainer):
             advantages = advantages + penalty
         shown = advantages if lengths is None else means(advantages, lengths)
         log_result(self, mode, logged, columns, result, shown, penalty, tokens)
+        if mode == "train" and self.rollout_log is not None:
+            now = {"step": step, "total_steps": total_steps, "seed": seed, "before": before}
+            log_rollouts(self, columns, result, group_size, now, self._lengths(scored[2], out), penalty, tokens)
         if self.move_rows and mode == "train":
             rows, advantages = (found.to(own.device) for found in result.refilled)
             out = moved(out, rows, self.accelerator, self._tokenizer.pad_token_id)
@@ -183,7 +195,13 @@ class RewardSpecMixin(_Trainer):
             if other := record.other_spec(found, self.spec, where):
                 logger.warning(printed(other))
             self.spec_state = restored(found, self.advantage_function, where)
-        return super()._inner_training_loop(*args, **kwargs)
+        if self.log_writer is None:
+            return super()._inner_training_loop(*args, **kwargs)
+        self.log_writer.begin()
+        try:
+            return super()._inner_training_loop(*args, **kwargs)
+        finally:
+            self.log_writer.flush()
 
     def _moment(self) -> tuple[int, int | None]:
         """The step and the number of steps; the latter None before training if `max_steps` is not set."""
@@ -252,18 +270,21 @@ class RewardSpecMixin(_Trainer):
             return self._held[name]
         if name in inputs[0]:
             return [plain(row.get(name)) for row in inputs]
-        if name == "truncated":
-            ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-            return [int(not ids or ids[-1] not in ends) for ids in completion_ids]
         if name == "tokens" and name in self._lists:
             return tokens_by_stretch(completion_ids, out)
-        if name == "tokens":
-            if "tool_mask" not in out:
-                return [len(ids) for ids in completion_ids]
-            written = out["tool_mask"]  # 1 for what the model wrote, and for padding
-            return [int(mask[: len(ids)].sum()) for ids, mask in zip(completion_ids, written, strict=True)]
+        if name in AUTOMATIC:
+            return self._lengths(completion_ids, out)[name]
         found = ", ".join(f"`{key}`" for key in inputs[0])
         raise BindingError(f"nothing measures `{name}`, which {self.spec.name} reads; the rows have {found}")
+
+    def _lengths(self, completion_ids: list[list[int]], out: dict) -> dict[str, list[int]]:
+        """`tokens` and `truncated` of this process's rollouts."""
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        truncated = [int(not ids or ids[-1] not in ends) for ids in completion_ids]
+        tokens = [len(ids) for ids in completion_ids]
+        if "tool_mask" in out:  # 1 for what the model wrote, and for padding
+            tokens = [int(mask[:n].sum()) for n, mask in zip(tokens, out["tool_mask"], strict=True)]
+        return {"tokens": tokens, "truncated": truncated}
 
 
 def with_functions(spec: Spec, args: tuple, kwargs: dict, allow_python: Allowed = False) -> tuple[tuple, dict]:
@@ -307,7 +328,7 @@ def _tested() -> str:
     return f"; this adapter was tested with TRL {', '.join(TESTED)}, and this is {version('trl')}"
 
 
-def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
+def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False, log: RolloutLog | None = None) -> None:
     """Give an initialised trainer its spec. Raises BindingError if they contradict each other."""
     absent = [name for name in STATE if not hasattr(trainer, name)]
     if absent:
@@ -324,6 +345,7 @@ def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False) -> None:
     trainer._penalised = trainer._name == "RLOO" and trainer.beta != 0
     if trainer._penalised:
         trainer.reward_weights = torch.zeros_like(trainer.reward_weights)  # the rewards are weighted by the spec
+    begin_log(trainer, log)
     logger.info(printed(f"advantages by {spec.name} ({spec.fingerprint}), dialect {spec.dialect or 'its own'}"))
 
 

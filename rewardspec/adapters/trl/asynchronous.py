@@ -20,6 +20,7 @@ from rewardspec.adapters.common.binding import BindingError, as_name, check_rewa
 from rewardspec.adapters.common.by_group import beyond_a_group
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
 from rewardspec.adapters.common.rewards import AUTOMATIC
+from rewardspec.adapters.common.rollout_log import Log
 from rewardspec.adapters.trl.adapter import own_functions
 from rewardspec.adapters.trl.checks import no_reward
 from rewardspec.adapters.trl.turns import mean_of, plain
@@ -49,8 +50,14 @@ class RewardSpecAsyncGRPOTrainer(AsyncGRPOTrainer):
         dialect: str | None = None,
         constants: Mapping[str, object] = {},
         allow_python: Allowed = False,
+        rollout_log: Log = None,
         **kwargs,
     ):
+        if rollout_log is not None:
+            raise BindingError(
+                "AsyncGRPO has no rollout log: its worker scores one group at a time, before it is known in which step "
+                "the group is trained on; use RewardSpecGRPOTrainer"
+            )
         plain = read_spec(spec, constants)
         read = plain if dialect is None else plain.under(dialect)
         check_by_group(read)

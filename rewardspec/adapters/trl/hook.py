@@ -12,6 +12,8 @@ REWARDSPEC: the path of a spec, or its text.
 REWARDSPEC_DIALECT: a trainer's numerics, such as `trl`.
 REWARDSPEC_SET: `name=value` for names of `define:`, separated by commas.
 REWARDSPEC_MOVE_ROWS: 1 to move the rows of groups that are drawn again.
+REWARDSPEC_ROLLOUT_LOG: the folder of the rollout log, docs/rollout_log.md. REWARDSPEC_ROLLOUT_LOG_EVERY,
+REWARDSPEC_ROLLOUT_LOG_KEEP and REWARDSPEC_ROLLOUT_LOG_TEXT: its options.
 REWARDSPEC_ALLOW_PYTHON: modules, separated by commas, whose functions the spec may name by `python:`; 1 for all.
 
 A module of reward functions can instead call `rewardspec.adapters.trl.install(...)` itself.
@@ -23,8 +25,16 @@ import os
 from collections.abc import Mapping
 
 from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.common.rollout_log import log_of
 from rewardspec.adapters.trl.installation import install
 from rewardspec.scoring.permission import Allowed, read_allowed
+
+LOG = {
+    "folder": "REWARDSPEC_ROLLOUT_LOG",
+    "every": "REWARDSPEC_ROLLOUT_LOG_EVERY",
+    "keep": "REWARDSPEC_ROLLOUT_LOG_KEEP",
+    "text": "REWARDSPEC_ROLLOUT_LOG_TEXT",
+}
 
 
 def spec(**_) -> list[float]:
@@ -54,6 +64,7 @@ def options(variables: Mapping[str, str]) -> dict:
         "constants": constants,
         "move_rows": move_rows == "1",
         "allow_python": _allowed(variables.get("REWARDSPEC_ALLOW_PYTHON", "0")),
+        "rollout_log": log_of(variables, LOG),
     }
 
 

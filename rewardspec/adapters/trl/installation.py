@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 from rewardspec.adapters.common.binding import BindingError, read_spec
+from rewardspec.adapters.common.rollout_log import Log, as_log
 from rewardspec.adapters.trl.adapter import (
     GRPOTrainer,
     RewardSpecGRPOTrainer,
@@ -16,11 +17,13 @@ from rewardspec.adapters.trl.adapter import (
     bind,
     with_functions,
 )
+from rewardspec.logs.rollout_log import RolloutLog
 from rewardspec.scoring.permission import Allowed, NotAllowed
 from rewardspec.spec import Spec
 
 _installed: dict[type, tuple[Spec, bool]] = {}
 _allowed: dict[type, Allowed] = {}
+_logs: dict[type, RolloutLog | None] = {}
 
 
 def install(
@@ -30,14 +33,16 @@ def install(
     constants: Mapping[str, object] = {},
     move_rows: bool = False,
     allow_python: Allowed = False,
+    rollout_log: Log = None,
 ) -> None:
     """Make every `GRPOTrainer` and `RLOOTrainer` that this process creates from now on use a spec.
 
     For command lines without a trainer class: `trl grpo` imports the modules of `reward_funcs` before it creates its
-    trainer, so a call at the top level of such a module is enough. Subclasses do not change.
+    trainer, so a call at the top level of such a module is enough. Subclasses do not change. Arguments are those of
+    `RewardSpecMixin`.
     Raises BindingError if another spec was installed before.
     """
-    read = read_spec(spec, constants, dialect)
+    read, log = read_spec(spec, constants, dialect), as_log(rollout_log)
     for trainer, ours in ((GRPOTrainer, RewardSpecGRPOTrainer), (RLOOTrainer, RewardSpecRLOOTrainer)):
         before = _installed.get(trainer)
         if before is None:
@@ -47,7 +52,7 @@ def install(
                 f"{before[0].name} is already installed, so {read.name} (or the same with other constants, "
                 "dialect or `move_rows`) cannot be: a process has one spec"
             )
-        _installed[trainer], _allowed[trainer] = (read, move_rows), allow_python
+        _installed[trainer], _allowed[trainer], _logs[trainer] = (read, move_rows), allow_python, log
 
 
 def _with_spec(trainer: type, ours: type) -> Callable:
@@ -68,6 +73,6 @@ def _with_spec(trainer: type, ours: type) -> Callable:
         original(self, *args, **kwargs)
         self.__class__ = ours
         spec, move_rows = _installed[trainer]
-        bind(self, spec, move_rows)  # type: ignore[arg-type]  # it is one of ours from here on
+        bind(self, spec, move_rows, _logs.get(trainer))  # type: ignore[arg-type]  # it is one of ours from here on
 
     return __init__

@@ -18,6 +18,7 @@ from rewardspec.adapters.verl.settings import (
     check_workers,
     chosen,
     missing_hooks,
+    rollout_log,
     settings,
 )
 
@@ -96,6 +97,7 @@ def _trainer_init(served_by: str) -> Callable:
             config = kwargs["config"] if "config" in kwargs else next(iter(args), None)
             self.rewardspec = Advantages(*settings(config)) if chosen(config) else None
             if self.rewardspec is not None:
+                self.rewardspec.open_log(rollout_log(config))
                 if not is_wrapped(getattr(type(self), served_by)):
                     raise BindingError(f"{type(self).__name__} overrides `{served_by}`: {NOT_SERVED}")
                 check_workers(config)
@@ -146,6 +148,12 @@ def _in_v1(module: ModuleType) -> None:
 
         return wrapper
 
+    def fit(original):
+        def wrapper(self, *args, **kwargs):
+            return _flushed(self, original, *args, **kwargs)
+
+        return wrapper
+
     def submit(original):
         def wrapper(self, batch):
             if _of(self) is not None:
@@ -159,6 +167,7 @@ def _in_v1(module: ModuleType) -> None:
     _hook(module.PPOTrainer, "__init__", _trainer_init("_compute_advantage"))
     _hook_checkpoints(module.PPOTrainer)
     _hook(module.PPOTrainer, "_compute_advantage", compute_advantage)
+    _hook(module.PPOTrainer, "fit", fit)
     _hook(module.PPOTrainer, "_submit_batch_to_rollout", submit)
 
 
@@ -177,6 +186,15 @@ def _in_replay_buffer(module: ModuleType) -> None:
         return wrapper
 
     _hook(module.ReplayBuffer, "_dapo_filtered_keys", filtered)
+
+
+def _flushed(trainer, fit: Callable, *args, **kwargs):
+    """The training itself; its rollout log is complete afterwards."""
+    try:
+        return fit(trainer, *args, **kwargs)
+    finally:
+        if _of(trainer) is not None and trainer.rewardspec.log is not None:
+            trainer.rewardspec.log.flush()
 
 
 def _of(trainer):
@@ -232,7 +250,7 @@ def _in_v0(module: ModuleType) -> None:
         def wrapper(self, *args, **kwargs):
             token = _running.set(self if _of(self) is not None else None)
             try:
-                return original(self, *args, **kwargs)
+                return _flushed(self, original, *args, **kwargs)
             finally:
                 _running.reset(token)
 

@@ -14,8 +14,12 @@ import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
+from rewardspec.adapters.common.rollout_log import PREFIX, Beside, log_batch, numbered, writer_of
 from rewardspec.adapters.common.state import logged
+from rewardspec.adapters.verl.texts import texts_of
 from rewardspec.adapters.verl.turns import CALLS, TURNS, Written, items, of_turns
+from rewardspec.logs.rollout_log import LogWriter, RolloutLog
+from rewardspec.logs.rollout_table import NONE, Column, Texts
 from rewardspec.spec import Spec, compile
 
 logger = logging.getLogger(__name__)
@@ -34,7 +38,7 @@ class Rollouts:
     info: what `compute_score` returned for each. filled: what the trainer measured itself, by name.
     column: what else the trainer has of that name, one value for each rollout, or None. names: what
     `column` has, for messages. started: how many there would be if verl had dropped none. mask: of the rows of all
-    rollouts in order, [R, L], 1 for tokens of the model.
+    rollouts in order, [R, L], 1 for tokens of the model. texts: `prompt` and `completion` of each rollout.
     """
 
     rows: Sequence[Sequence[int]]
@@ -45,6 +49,7 @@ class Rollouts:
     names: Callable[[], Iterable[str]]
     started: Callable[[], int]
     mask: Callable[[], torch.Tensor]
+    texts: Callable[[], Mapping[str, Texts]]
 
     @cached_property
     def written(self) -> Written:
@@ -88,6 +93,11 @@ class Advantages:
         self.checked = False
         self.result: Any = None  # of the last batch
         self.dropped = 0.0
+        self.log: LogWriter | None = None
+
+    def open_log(self, log: RolloutLog | None) -> None:
+        """Write the rollouts of all batches into a log. Raises BindingError where it cannot be written."""
+        self.log = None if log is None else writer_of(log, self.spec, "verl", "verl")
 
     def __call__(self, rollouts: Rollouts, mask: torch.Tensor, step: int, total_steps: int) -> torch.Tensor:
         """One advantage for each row, [N] float32 on the device of `mask` [N, L]; 0 for rows of no rollout.
@@ -102,6 +112,7 @@ class Advantages:
         if rollouts.rows:
             columns = self.columns(rollouts)
             self._check_tokens(rollouts)
+            before = self.state
             self.result = self.function(
                 columns,
                 list(rollouts.groups),
@@ -109,9 +120,24 @@ class Advantages:
                 total_steps=total_steps,
                 seed=self.seed,
                 lengths=self.lengths(rollouts),
-                state=self.state,
+                state=before,
             )
             self.state = self.result.state
+            if self.log is not None and self.log.wants(step):
+                groups = list(rollouts.groups)
+                log_batch(
+                    self.log,
+                    self.spec,
+                    columns,
+                    self.result,
+                    numbered(groups),
+                    step=step,
+                    total_steps=total_steps,
+                    seed=self.seed,
+                    before=before,
+                    ids=[str(group) for group in groups],
+                    beside=lambda: self._beside(rollouts),
+                )
             rows = [row for rows in rollouts.rows for row in rows]
             found = self.result.advantages.float().cpu()
             if self.list is None:
@@ -121,6 +147,20 @@ class Advantages:
                 found = rollouts.written.advantages(self.list, found, lengths, rollouts.groups)
                 advantages[rows, : found.shape[1]] = found
         return advantages.to(mask.device)
+
+    def _beside(self, rollouts: Rollouts) -> Beside:
+        """For the rollout log: texts, and what was measured beside the spec's columns."""
+        texts = rollouts.texts() if self.log is not None and self.log.log.text != NONE else {}
+        more = {}
+        for name in dict.fromkeys([*rollouts.scored, *FILLED_IN]):
+            values = rollouts.values(name) if name not in self.spec.columns else None
+            if values is not None and all(value is None or isinstance(value, int | float) for value in values):
+                more[name] = Column("number", values)
+            elif values is not None and all(value is None or isinstance(value, str) for value in values):
+                more[name] = Column("text", values)
+        if self.spec.condition is not None:
+            more[f"{PREFIX}token"] = Column("name", rollouts.values(TOKEN))
+        return Beside(texts, more)
 
     def metrics(self) -> dict[str, float]:
         """What to log of the last batch. rollouts_dropped: share of those that were started and have no response."""
@@ -246,6 +286,11 @@ def of_transfer_queue(
         found = [data["response_mask"][row] for outputs in rows for row in outputs]
         return torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
 
+    def texts():
+        fields = {"prompt": "prompts", "completion": "responses"}
+        found = fetch([*fields.values()])
+        return texts_of(trainer, {name: pick(found[field], last) for name, field in fields.items()})
+
     return Rollouts(
         rows=rows,
         groups=[uid for uid, _ in sessions],
@@ -259,6 +304,7 @@ def of_transfer_queue(
         names=lambda: [*fetch(None, [batch.keys[last[0]]]).keys(), *extra[last[0]].keys()],
         started=lambda: _started(trainer, uids, prompts),
         mask=written,
+        texts=texts,
     )
 
 
@@ -277,6 +323,12 @@ def of_data_proto(
     # rollout correction may have emptied masks of real responses: theirs count in their group's statistics
     lengths = batch["attention_mask"][:, -responses.shape[1] :].sum(-1)
     rows = torch.nonzero(lengths > 0)[:, 0].tolist()
+
+    def texts():
+        prompts, there = batch["prompts"], batch["attention_mask"].bool()
+        own = [prompts[row][there[row, : prompts.shape[1]]] for row in rows]
+        return texts_of(trainer, {"prompt": own, "completion": [responses[row, : lengths[row]] for row in rows]})
+
     info = others.get("reward_extra_info")
     if info is None:  # of a reward model that ran after the rollouts
         keys = data.meta_info.get("reward_extra_keys", [])
@@ -294,6 +346,7 @@ def of_data_proto(
         names=lambda: others.keys(),
         started=lambda: len(data),
         mask=lambda: (mask if before is None else before)[rows],
+        texts=texts,
     )
 
 

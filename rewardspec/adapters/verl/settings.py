@@ -15,7 +15,9 @@ from pathlib import Path
 from rewardspec.adapters.common import liveness
 from rewardspec.adapters.common.binding import BindingError, read_spec, same_meaning
 from rewardspec.adapters.common.jobs import job_variables, problems_everywhere
+from rewardspec.adapters.common.rollout_log import log_of
 from rewardspec.lint import Run, findings
+from rewardspec.logs.rollout_log import RolloutLog
 from rewardspec.spec import Spec, loads
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import printed
@@ -29,7 +31,13 @@ NOT_SERVED = (
     "algorithm.adv_estimator=rewardspec is for the trainers of verl.trainer.main_ppo, V1 and V0 "
     f"(tested with verl {', '.join(TESTED)})"
 )
-KEYS = ("spec", "dialect", "constants", "seed", "resume_changed")
+LOG = {
+    "folder": "rollout_log",
+    "every": "rollout_log_every",
+    "keep": "rollout_log_keep",
+    "text": "rollout_log_text",
+}
+KEYS = ("spec", "dialect", "constants", "seed", "resume_changed", *LOG.values())
 CARRIED = ("file", "json", "fingerprint")  # what `_travel` adds
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 PLUGINS = "VERL_USE_EXTERNAL_PLUGINS"
@@ -55,6 +63,10 @@ def settings(config) -> tuple[Spec, int]:
         problems.append(f"algorithm.{NAME}.seed is {seed!r}: expected an integer")
     if not isinstance(section.get("resume_changed", False), bool):
         problems.append(f"algorithm.{NAME}.resume_changed is {section['resume_changed']!r}: expected true or false")
+    try:
+        log_of(section, LOG)
+    except BindingError as error:
+        problems += [f"algorithm.{NAME}: {line}" for line in str(error).splitlines()]
     if not section.get("spec"):
         problems.append(f"algorithm.{NAME}.spec is not set: add +algorithm.{NAME}.spec=PATH (or the text of a spec)")
         raise BindingError("\n".join(problems))
@@ -71,6 +83,11 @@ def settings(config) -> tuple[Spec, int]:
     if problems:
         raise BindingError("\n".join(problems))
     return spec, seed
+
+
+def rollout_log(config) -> RolloutLog | None:
+    """The rollout log of a run; None if it has none."""
+    return log_of(_plain(config.algorithm[NAME]), LOG)
 
 
 def may_resume_changed(config) -> bool:
@@ -212,6 +229,8 @@ def _travel(config, spec: Spec) -> None:
             section.json = "${" in text  # would be taken for an interpolation
             section.spec = json.dumps(text).replace("$", "\\u0024") if section.json else text
         section.fingerprint = spec.fingerprint
+        if section.get(LOG["folder"]):  # as seen from here: workers may start in another folder
+            section[LOG["folder"]] = os.path.abspath(str(section[LOG["folder"]]))
     if _get(config, "ray_kwargs") is not None:
         _import_in_actors(config)
 
