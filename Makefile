@@ -62,6 +62,7 @@ else
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --override-ini=addopts= --benchmark-only -q
 	$(BIN)/python tests/benchmarks/startup.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/turns.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/rollout_log.py
 endif
 
 $(VENV)/.core: pyproject.toml

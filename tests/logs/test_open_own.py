@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import rewardspec
-from rewardspec.adapters.common.rollout_log import log_batch, numbered, writer_of
+from rewardspec.adapters.common.rollout_log import Beside, log_batch, numbered, writer_of
 from rewardspec.logs.open import open_run
 from rewardspec.logs.rollout_log import RolloutLog
 from rewardspec.logs.rows import BadLog
@@ -37,7 +37,8 @@ def logged(folder, steps, **options):
         moment = {"step": step, "total_steps": 10, "seed": 0}
         found.append(fn(COLUMNS, GROUPS, **moment))
         log_batch(
-            writer, spec, COLUMNS, found[-1], numbered(GROUPS), **moment, before=None, texts=TEXTS, ids=GROUPS
+            writer, spec, COLUMNS, found[-1], numbered(GROUPS), **moment, before=None, ids=GROUPS,
+            beside=lambda: Beside(TEXTS),
         )  # fmt: skip
     writer.flush()
     return found

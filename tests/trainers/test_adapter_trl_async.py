@@ -154,6 +154,11 @@ def test_lists_that_the_spec_reduces():
     assert run._columns(found)["met"] == [[1, 0], [None], [1, 0, 0], [None] * 3]
 
 
+def test_a_rollout_log_is_refused_with_the_reason(tmp_path):
+    with pytest.raises(BindingError, match="AsyncGRPO has no rollout log: its worker scores one group at a time"):
+        RewardSpecAsyncGRPOTrainer("no such model", [met], spec=OWN, rollout_log=tmp_path)
+
+
 def test_lists_that_the_worker_does_not_have_are_refused():
     text = RUBRIC.replace("sum(met * points, over=rollout)", "met * points")
     with pytest.raises(BindingError, match="the advantage of rubric is of the list `criterion`, and the worker"):

@@ -55,7 +55,7 @@ GROUPS = ["x", "x", "y", "y", "z", "z"]
 TEXTS = {"prompt": list("ppqqrr"), "completion": lambda: ["0", "nul\0", "half \ud800", "<script>", "", "é" * 10**6]}
 
 
-def number(column):
+def number_of(column):
     return [None if value is None else float(value) for value in column]
 
 
@@ -91,7 +91,7 @@ def test_a_file_has_what_was_measured_and_what_was_computed(tmp_path):
         found = table.to_pydict()
         assert found["rewardspec/step"] == [step] * 6 and found["rewardspec/rollout"] == [*range(6)]
         assert found["rewardspec/group"] == [0, 0, 1, 1, 2, 2] and found["rewardspec/group_id"] == GROUPS
-        assert found["correct"] == number(COLUMNS["correct"]), "the spec's own column wins"
+        assert found["correct"] == number_of(COLUMNS["correct"]), "the spec's own column wins"
         assert found["style"] == [0.5, None, 0.1, None, 0.2, 0.4]
         assert found["called"] == [[1.0, 0.0], [], [1.0, None, 0.0], [1.0], [0.0], [1.0, 1.0]]
         assert found["source"] == COLUMNS["source"] and found["task"] == COLUMNS["task"] and found["tokens"][5] == 6
@@ -184,6 +184,18 @@ def test_simulate_and_diff_read_a_file_with_the_runs_own_state_and_number_of_ste
     assert (found.rollouts, found.groups, found.steps) == (6, 3, 1)
     other = rewardspec.loads(ROLLOUTS.replace("total - level_of", "dr_grpo"))
     assert rewardspec.diff(spec, other, rollouts=path).logged.groups == 3
+
+
+def test_a_folder_is_a_run_for_replay(tmp_path):
+    from rewardspec.logs.open import open_run
+
+    results = run_of(tmp_path, spec=ROLLOUTS, constants={})
+    run = open_run([tmp_path])
+    assert run.format == "rewardspec" and run.spec == ROLLOUTS
+    for number, (step, result) in enumerate(zip(run.steps(), results, strict=True)):
+        assert step.number == number and step.advantages == result.advantages.tolist()
+        assert len({*step.groups}) == 3 and step.columns["correct"] == number_of(COLUMNS["correct"])
+        assert step.columns["completion"][3] == "<script>"
 
 
 def test_texts_by_hash_or_not_at_all(tmp_path):
