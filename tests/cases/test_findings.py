@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from commands_in_process import run
 from places import FUZZ, SPECS
 from reference import formulas as ref
@@ -120,6 +121,7 @@ INSTEAD = {  # what of the example on a page is written otherwise, and how; the 
         ('weight: "1 - ramp(progress, start=1, end=2)"', 'weight: "1 - ramp(progress, start=0.5, end=1)"')
     ],
     "dead-groups": [],  # larger groups
+    "batch-step-amplifies": [("advantage: gdpo", "advantage: decoupled")],
     "group-of-one": [("advantage: batch_grpo", "advantage: zscore(total, over=batch)")],
     "spread-always-zero": [("where=style == max(style)", "where=rank(style) > group_size / 2")],
     "by-splits-group": [("by=tokens", "by=tokens > 2000")],
@@ -1148,3 +1150,18 @@ def test_what_was_not_checked_is_a_line_and_a_note(spec):
     said = run("check", spec).stdout
     assert "not checked" not in said
     assert "groups in which `code_reward >= 1` is never true can be live" in said
+
+
+@pytest.mark.parametrize(("p", "q", "size"), [(0.05, 0.9, 8), (0.03, 0.98, 4)])
+def test_factor_of_the_batch_step_is_that_of_a_large_batch(p, q, size):
+    text = "components: {correct: {values: [0, 1]}, form: {values: [0, 1], weight: 0.5}}\nadvantage: "
+    found = diagnosed(f"rewardspec: 1\n{text}gdpo\n", f"--p correct={p},form={q} -g {size}")
+    (said,) = [d.message for d in found if d.code == "batch-step-amplifies"]
+    fn = rewardspec.compile(rewardspec.loads(f"rewardspec: 1\n{text}decoupled\n"))
+    generator = torch.Generator().manual_seed(0)
+    factors = []
+    for rates in ((p, q), (0.5, 0.5)):
+        drawn = [(torch.rand(200_000 * size, generator=generator) < rate).float() for rate in rates]
+        factors.append(1 / fn({"correct": drawn[0], "form": drawn[1]}, size).advantages.std().item())
+    told = [float(x) for x in re.findall(r"by ([\d.]+) at", said)]
+    assert told == pytest.approx(factors, rel=0.05)  # two digits are told
