@@ -47,7 +47,11 @@ def test_a_file_that_grows(tmp_path):
     log = tmp_path / "log.jsonl"
 
     def append(text):
-        return lambda: log.open("a").write(text)
+        def act():
+            with log.open("a") as file:
+                file.write(text)
+
+        return act
 
     whole = lines(3)
     acts = [append(lines(1)), append(lines(2)), append(whole[:70]), append(whole[70:]), append(lines(4))]
