@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from forks import forks
+from logged_again import flat, logged_files
 
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
@@ -202,7 +203,7 @@ def test_script_trains_on_the_advantages_of_the_spec_and_its_module(files, fork,
 
 def test_asynchronous_trainer_goes_on_from_a_checkpoint(files, fork):
     stock = "--train.async_enable", "--train.dynamic_batch_enable", "--train.max_tokens_per_gpu", "30"
-    ours = "--spec spec.yaml --set half=0.5"
+    ours = "--spec spec.yaml --set half=0.5 --rollout-log rollouts --rollout-log-keep 4"
     done = run(fork, files, ours, *stock, "--ckpt.load_enable", out="async.jsonl", resume=2)
     assert done.code == 0, done.said
     assert [len(rows) for rows in done.batches] == [12, 12, 3] * 2
@@ -214,6 +215,13 @@ def test_asynchronous_trainer_goes_on_from_a_checkpoint(files, fork):
     assert_rows(files / "halved", done.batches, range(2, 8), 6)
     assert logged(done.said, "rewardspec/weight/form") == [0.5] * 6
     assert re.search("the checkpoint in .*ckpt has no record of its spec", done.said)
+    for step, (columns, about) in zip(range(4, 8), logged_files(files / "rollouts").values(), strict=True):
+        rows = done.batches[step - 2]
+        assert about["step"] == step and about["rollouts"] == len(rows) and about["total_steps"] == 6
+        found = zip(columns["tokens"], columns["rewardspec/advantage"], strict=True)
+        trained = [(len(row["response"]), row["advantages"][0]) for row in rows]
+        assert flat(sorted(map(list, found))) == pytest.approx(flat(sorted(map(list, trained))), abs=1e-6)
+        assert {*columns["prompt"]} == {row["prompt"] for row in rows} and all(columns["completion"])
 
 
 @pytest.mark.parametrize("stock", [[], ["--train.async_enable"]], ids=["synchronous", "asynchronous"])

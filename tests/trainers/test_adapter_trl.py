@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -32,6 +33,7 @@ from rewardspec.adapters.trl import (
     RewardSpecMixin,
     RewardSpecRLOOTrainer,
     install,
+    rollout_log,
 )
 from rewardspec.logs.rollout_log import RolloutLog
 
@@ -772,6 +774,17 @@ def test_two_processes_have_the_same_loss_with_weights_and_moved_rows(distribute
 
     assert losses("weights") == pytest.approx(losses("moved"), abs=1e-6)
     assert any(abs(loss) > 1e-3 for loss in losses("weights"))
+
+
+def test_processes_that_differ_in_their_log_end_the_run(tmp_path, monkeypatch):
+    for log, other, said in [
+        (RolloutLog(tmp_path), (False, None), "some processes have a `rollout_log` and others have none"),
+        (RolloutLog(tmp_path), (True, "the rollout log: no space"), "the rollout log: no space"),
+    ]:
+        monkeypatch.setattr(rollout_log, "gather_object", lambda own, other=other: [*own, other])
+        accelerator = SimpleNamespace(is_main_process=True, num_processes=2)
+        with pytest.raises(BindingError, match=said):
+            rollout_log.begin_log(SimpleNamespace(accelerator=accelerator, spec=rewardspec.loads(GRPO)), log)
 
 
 # What is refused before training
