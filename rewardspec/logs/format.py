@@ -23,6 +23,7 @@ class Head:
     rows: the first rows that are rollouts. columns: their keys; of a table those of its schema.
     metadata: of a Parquet file.
     problem: why no row could be read.
+    fits: the formats that it matches. first: the step of the first rollout.
     """
 
     path: Path
@@ -31,6 +32,8 @@ class Head:
     columns: Sequence[str]
     metadata: Mapping[bytes, bytes] = field(default_factory=dict)
     problem: str | None = None
+    fits: tuple[str, ...] = ()
+    first: int | None = None
 
     def has(self, *names: str) -> bool:
         return all(name in self.columns for name in names)

@@ -160,11 +160,10 @@ def _merged(heads: Sequence[Head], form: Format, taken: Taken) -> Iterator[list[
         return
     due: list[tuple[int, int]] = []
     for place, head in enumerate(heads):
-        first = first_step(head, form, taken)
-        if first is None:
+        if head.first is None:
             yield from batches_of(head, form, taken)
         else:
-            heapq.heappush(due, (first, place))
+            heapq.heappush(due, (head.first, place))
     running: dict[int, tuple[list[Rollout], Iterator[list[Rollout]]]] = {}
     while due:
         step = due[0][0]
@@ -197,13 +196,6 @@ def _merged(heads: Sequence[Head], form: Format, taken: Taken) -> Iterator[list[
             raise BadLog(_too_large(heads[parts[0]].path, step))
         if batch:
             yield batch
-
-
-def first_step(head: Head, form: Format, taken: Taken) -> int | None:
-    for row in head.rows:
-        for rollout in rollouts_of(row, head.path, form, taken):
-            return rollout.step
-    return None
 
 
 def batches_of(head: Head, form: Format, taken: Taken) -> Iterator[list[Rollout]]:

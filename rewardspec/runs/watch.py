@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from rewardspec.logs.open import is_log
+from rewardspec.logs.files import is_log
 from rewardspec.logs.outputs import WRITING
 from rewardspec.logs.rows import BadLog
 from rewardspec.logs.run import Run, Step

@@ -358,6 +358,15 @@ def test_prime_rl(tmp_path):
         open_run([tmp_path])
 
 
+def test_episodes_without_a_trace_do_not_hide_the_step_of_a_file(tmp_path):
+    run = {"type": "train", "id": "r", "work": {"type": "train", "step": 3}}
+    for number in (2, 1):
+        rows = [episode([], run=run), episode([trace(REWARDS, 1.0)], group={"id": "g"}, run=run)]
+        folder = tmp_path / f"{number % 2}" / "rollouts" / f"step_{number}" / "train" / "all"
+        lines(folder / "traces.jsonl", rows)
+    assert [step.number for step in open_run([tmp_path]).steps()] == [1, 2]
+
+
 def test_prime_rl_without_its_folders(tmp_path):
     run = {"type": "train", "id": "r", "work": {"type": "train", "step": 3}}
     path = lines(tmp_path / "t.jsonl", [episode([trace(REWARDS, 1.0)], group={"id": "g"}, run=run)])

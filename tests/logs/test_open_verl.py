@@ -116,6 +116,20 @@ def test_v1_has_groups_and_the_last_output_of_each_session(tmp_path, monkeypatch
     assert any(line.startswith("components: ") for line in run.lost)
 
 
+def test_validation_of_v1_has_what_the_reward_function_returned(tmp_path):
+    from verl.trainer.ppo.v1 import trainer_base
+
+    own = next(one for one in vars(trainer_base).values() if hasattr(one, "_write_generations"))
+    extra = {"acc": [np.bool_(True), np.bool_(False)], "reward": [1.0, np.float32(0.5)], "uid": ["a_0_0", "a_1_0"]}
+    own._write_generations(["p", "p"], ["c", "d"], ["1", "1"], [1.0, 0.5], extra, str(tmp_path), 20)
+    run = open_run([tmp_path])
+    (step,) = run.steps()
+    assert step.number == 20 and step.groups == ["a", "a"]
+    assert step.columns["acc"] == [True, False]
+    assert step.columns["reward"] == [1.0, 0.5]
+    assert not any(line.startswith("components: ") for line in run.lost)
+
+
 def test_rollouts_and_validation_are_not_mixed(tmp_path, monkeypatch):
     for folder in ("train", "val"):
         of_v1(monkeypatch, 1, tmp_path / folder, ["a_0_0", "a_1_0"], [0.0, 1.0])
