@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -32,7 +32,7 @@ class Logged:
 class UnderSpec:
     """A run under one spec. outcome: the condition that makes a rollout right, and how it is known; None without one.
 
-    unseen: guarantees that could not be looked at, with the reason.
+    notes: what the numbers do not say, a sentence each: guarantees that could not be looked at, how state was carried.
     """
 
     name: str
@@ -43,7 +43,7 @@ class UnderSpec:
     audit: tuple[Remark, ...]
     by: tuple[ByValue, ...]
     logged: Logged
-    unseen: dict[str, str]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RunReplay:
 
         specs = [
             {"name": s.name, "fingerprint": s.fingerprint, "outcome": s.outcome, "logged": asdict(s.logged)}
-            | {"not_looked_at": s.unseen}
+            | {"notes": list(s.notes)}
             for s in self.specs
         ]
         found: dict[str, object] = {"format": self.run.format, "lost": list(self.run.lost), "specs": specs}
@@ -95,6 +95,12 @@ class _Pass:
             self.compared += len(apart)
             self.largest = max(self.largest, float(apart.max(initial=0.0)))
 
+    def notes(self) -> Iterator[str]:
+        for name, reason in self.audit.broken.unseen.items():
+            yield f"the guarantee {name!r} was not looked at: {reason}"
+        if self.asked.state is not None:
+            yield "its state begins at its first value, and steps that were not logged did not change it"
+
     def found(self) -> UnderSpec:
         spec, outcome = self.asked.spec, self.asked.outcome
         components = self.components.found()
@@ -110,7 +116,7 @@ class _Pass:
             self.audit.found(self.steps, components),
             () if self.by is None else self.by.found(),
             Logged(self.compared, self.largest if self.compared else None),
-            self.audit.broken.unseen,
+            tuple(self.notes()),
         )
 
 

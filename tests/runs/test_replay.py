@@ -337,6 +337,7 @@ advantage: center(useful) * scale
     # group 0 has one turn, so no spread; group 1 has 0, 1 and 0
     assert [step.groups_without_signal for step in found.steps] == [0.5, 0.5]
     assert [step.spread for step in found.steps] == pytest.approx([0.5, 1])
+    assert found.notes == ("its state begins at its first value, and steps that were not logged did not change it",)
 
 
 # Suggestions

@@ -79,8 +79,8 @@ def _show_spec(spec: UnderSpec) -> None:
         ]
         rights = [_rate(v.right) for v in spec.by]
         table(console(), "By value", of_value, [(*row, right) for row, right in zip(of_values, rights, strict=True)])
-    for name, reason in spec.unseen.items():
-        say(f"the guarantee {name!r} was not looked at: {reason}")
+    for note in spec.notes:
+        say(note)
     show_audit(spec.audit)
 
 
