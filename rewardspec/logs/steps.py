@@ -19,7 +19,14 @@ from rewardspec.text.shown import shown
 LARGEST = 2**18  # rollouts of a step: one is held in memory
 MOST_PROBLEMS = 10_000
 TEXTS = ("prompt", "completion")
-UNLIKE = (AttributeError, IndexError, KeyError, OverflowError, TypeError)  # of reading what has another shape
+UNLIKE = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+)  # of reading what has another shape
 _ABSENT = object()
 
 
@@ -45,26 +52,25 @@ def looked_up(row: Row, name: str) -> Any:
 
 def rollouts_of(row: Row, path: Path, form: Format, taken: Taken) -> list[Rollout]:
     """The rollouts of a row, with the columns as the user named them. Raises ValueError with the reason."""
-    found = []
     try:
-        read = list(form.read(row, path))
+        return [_taken(rollout, row, taken) for rollout in form.read(row, path)]
     except UNLIKE as error:
-        raise ValueError(
-            f"is no row of format {form.name}: {shorten(f'{type(error).__name__}: {error}', 80)}"
-        ) from None
-    for rollout in read:
-        values = rollout.values
-        if taken.columns:
-            _name(rollout, row, taken.columns)
-        for text in TEXTS:
-            if text in values and not isinstance(values[text], str):
-                values[text] = text_of(values[text])
-        if taken.group_by:
-            value = looked_up(values, taken.group_by)
-            value = looked_up(row, taken.group_by) if value is _ABSENT else value
-            rollout.chosen = _told(taken.group_by, group_id, None if value is _ABSENT else value)
-        found.append(rollout)
-    return found
+        told = shorten(f"{type(error).__name__}: {error}", 80)
+        raise ValueError(f"is no row of format {form.name}: {told}") from None
+
+
+def _taken(rollout: Rollout, row: Row, taken: Taken) -> Rollout:
+    values = rollout.values
+    if taken.columns:
+        _name(rollout, row, taken.columns)
+    for text in TEXTS:
+        if text in values and not isinstance(values[text], str):
+            values[text] = text_of(values[text])
+    if taken.group_by:
+        value = looked_up(values, taken.group_by)
+        value = looked_up(row, taken.group_by) if value is _ABSENT else value
+        rollout.chosen = _told(taken.group_by, group_id, None if value is _ABSENT else value)
+    return rollout
 
 
 def _name(rollout: Rollout, row: Row, columns: Mapping[str, str]) -> None:

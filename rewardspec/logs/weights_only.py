@@ -26,8 +26,8 @@ def load(path: Path) -> dict[str, Any]:
         name = re.search(r"(?:GLOBAL|class|instruction) (\S+)", str(error))
         what = f"`{shorten(name[1].strip('`'), 60)}`" if name else shorten(str(error), 60)
         raise BadLog(
-            f"{shown(path)} is not opened: its pickle needs {what}, which can run code; "
-            "rollouts are tensors, texts, numbers, lists and mappings"
+            f"{shown(path)} is not opened: its pickle needs {what}. Only tensors, texts, numbers, lists and mappings "
+            "are read, because other things can run code: load it where you trust it, and save it with those alone"
         ) from None
     except (RuntimeError, ValueError, EOFError, KeyError, IndexError, AttributeError, TypeError) as error:
         raise BadLog(f"{shown(path)} is not a readable torch file: {shorten(str(error), 80)}") from None

@@ -276,6 +276,23 @@ def test_a_hostile_pickle_is_refused_and_does_not_run(tmp_path, zipped):
     assert not touched.exists()
 
 
+def test_a_reward_that_is_no_plain_number_is_refused_with_what_to_do(tmp_path):
+    import numpy
+
+    path = dump(tmp_path / "0.pt", 0, [sample(0, 0, numpy.float64(1.0))])
+    with pytest.raises(BadLog, match=r"needs `numpy\S*scalar`.*save it with those alone"):
+        open_run([path])
+
+
+@pytest.mark.parametrize("prompt", [{("a",): 1}, "itself"])
+def test_a_prompt_of_an_odd_shape_is_refused_in_words(tmp_path, prompt):
+    if prompt == "itself":
+        prompt = []
+        prompt.append(prompt)
+    with pytest.raises(BadLog, match=r"0\.pt:1: "):
+        open_run([dump(tmp_path / "0.pt", 0, [sample(0, 0, 1.0, prompt=prompt)])])
+
+
 def test_a_torch_file_that_is_cut_short_is_refused_in_words(tmp_path):
     path = dump(tmp_path / "0.pt", 0, [sample(0, 0, 1.0)])
     for size in (5, 100, path.stat().st_size // 2, path.stat().st_size - 8):

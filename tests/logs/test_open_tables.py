@@ -242,6 +242,16 @@ def test_a_saved_data_set_cannot_name_files_elsewhere(tmp_path):
         open_run([path], columns=COLUMNS, group_by="prompt")
 
 
+def test_several_data_sets_in_a_folder_are_named(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    one = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"train": one, "test": one}).save_to_disk(tmp_path / "saved")
+    with pytest.raises(BadLog, match=r"has several data sets: name one, as .*saved/test"):
+        open_run([tmp_path / "saved"], columns=COLUMNS, group_by="prompt")
+    run = open_run([tmp_path / "saved" / "train"], columns=COLUMNS, group_by="prompt")
+    assert [len(step) for step in run.steps()] == [8, 8]
+
+
 def test_paths_that_hold_nothing_are_all_named(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadLog) as error:
