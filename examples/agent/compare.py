@@ -73,7 +73,7 @@ def differences(values: dict[str, pandas.DataFrame]) -> str:
     others = {arm: label for arm, label in ARMS.items() if arm != "on_its_turn"}
     lines = [f"| on its turn minus | {' | '.join(others.values())} |", f"|---|{'--:|' * len(others)}"]
     for name in values["on_its_turn"]:
-        if name.startswith("right") and not name.endswith("start"):
+        if name.startswith(("right answers", "right calls,")) and not name.endswith("start"):
             cells = [_paired(values["on_its_turn"][name] - values[arm][name]) for arm in others]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
