@@ -297,6 +297,7 @@ def replay(
     """
     from rewardspec.logs.open import open_run
     from rewardspec.logs.rows import BadLog
+    from rewardspec.runs.batches import own_spec
     from rewardspec.runs.replay import replay
 
     paths = [run] if isinstance(run, str | PathLike) else run
@@ -306,7 +307,8 @@ def replay(
     if not found:
         if opened.spec is None:
             raise BadLog("the log does not have the spec that it was trained under: pass it")
-        found = [loads(opened.spec, "the log's own spec")]
+        found = [own_spec(opened.spec)]
+        total_steps = total_steps or opened.spec.total_steps
     return replay(opened, found, by=by, total_steps=total_steps, progress=progress)
 
 

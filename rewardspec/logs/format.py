@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.logs.columns import step_of
+from rewardspec.logs.run import Trained
 from rewardspec.text.diagnostics import shorten
 
 Row = Mapping[str, Any]
@@ -79,7 +80,7 @@ class Format:
     apart: how to name one of several logs that are in one folder.
     sharded: a step may be in several files.
     alone: each file is one batch, in the order that `choose` gives.
-    spec: the text of the spec that a file was trained under. Raises BadLog.
+    spec: what a file was trained under. Raises BadLog.
     """
 
     name: str
@@ -97,7 +98,7 @@ class Format:
     apart: str = "name one of them, or one folder"
     sharded: bool = False
     alone: bool = False
-    spec: Callable[[Head], str | None] = lambda head: None
+    spec: Callable[[Head], Trained | None] = lambda head: None
 
 
 def step_in(row: Row, key: str = "step") -> int:

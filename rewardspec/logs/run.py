@@ -31,13 +31,27 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """The spec that a run was trained under: its text, constants of `define:` as texts, and the trainer's dialect.
+
+    advantage: an expression in place of the text's own. total_steps: the length of training, if it is known.
+    """
+
+    text: str = field(repr=False)
+    constants: Mapping[str, str] = field(default_factory=dict)
+    advantage: str | None = None
+    dialect: str | None = None
+    total_steps: int | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """A run, as its files hold it. `steps()` reads them anew each time, and holds one step in memory.
 
     format: what wrote the files, such as `trl`.
     lost: what the files do not hold and nothing can recover, a sentence each.
     columns: the names that steps have.
-    spec: the text of the spec that the run was trained under, if the log has it.
+    spec: what the run was trained under, if the log has it.
     steps: function to the steps, in order. Raises BadLog with all wrong rows of a step, OSError.
     """
 
@@ -46,4 +60,4 @@ class Run:
     columns: tuple[str, ...]
     steps: Callable[[], Iterator[Step]] = field(repr=False)
     lost: tuple[str, ...] = ()
-    spec: str | None = field(default=None, repr=False)
+    spec: Trained | None = None

@@ -17,10 +17,10 @@ from rewardspec.ir.node import Node, walk
 from rewardspec.lint.facts import Facts
 from rewardspec.logs.columns import ALIASES, listed, values_of
 from rewardspec.logs.rows import BadLog, located
-from rewardspec.logs.run import Step
+from rewardspec.logs.run import Step, Trained
 from rewardspec.ops.domain import Level
 from rewardspec.runs.moments import Numbers, extremes
-from rewardspec.spec import Spec, compile
+from rewardspec.spec import Spec, compile, loads
 from rewardspec.text.diagnostics import did_you_mean
 
 Codes = NDArray[np.int64]
@@ -80,6 +80,12 @@ class Batch:
             return np.array([np.nan if v is None else float(v) for v in columns[name]])
         texts = columns.get("completion")
         return None if texts is None else np.array([np.nan if t is None else float(len(t)) for t in texts])
+
+
+def own_spec(trained: Trained) -> Spec:
+    """The spec that a run was trained under. Raises SpecError, ValueError for a dialect that is not known."""
+    found = loads(trained.text, "the log's own spec", constants=trained.constants, advantage=trained.advantage)
+    return found if trained.dialect is None else found.under(trained.dialect)
 
 
 class SpecOverRun:

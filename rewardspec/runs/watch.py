@@ -31,6 +31,7 @@ def growing(
     Raises BadLog, OSError.
     """
     last: int | None = None
+    given: set[Path] = set()  # files of the last step
     done: set[Stamp] = set()  # files whose steps were all given
     before: frozenset[Stamp] | None = None
     still = 0.0
@@ -41,13 +42,14 @@ def growing(
         if left and (not settled or not still):
             try:
                 run = opened([path for path, *_ in left])
-                steps, held = _after(run, last, settled)
+                steps, held = _after(run, last, given, settled)
             except BadLog:
                 if settled:  # a file that is being written can be cut off, one that stands still is wrong
                     raise
                 steps, held = [], None
             for step in steps:
                 yield run, step
+                given = {path for path, _ in step.places} | (given if step.number == last else set())
                 last = step.number
             kept = set() if held is None else {path for path, _ in held.places}
             read = {path for step in steps for path, _ in step.places} - kept
@@ -59,13 +61,17 @@ def growing(
         wait(every)
 
 
-def _after(run: Run, last: int | None, settled: bool) -> tuple[list[Step], Step | None]:
-    """The steps after `last`; the newest apart, unless the files have settled."""
+def _after(run: Run, last: int | None, given: set[Path], settled: bool) -> tuple[list[Step], Step | None]:
+    """The steps after `last`; the newest apart, unless the files have settled.
+
+    given: the files of the last step. A step can have several batches, each in a file.
+    """
     found: list[Step] = []
     for step in run.steps():
         if step.number is None:
             raise BadLog("the log has no steps, so what is new in it cannot be told: use `rewardspec replay`")
-        if last is None or step.number > last:
+        again = step.number == last and given.isdisjoint(path for path, _ in step.places)
+        if last is None or step.number > last or again:
             found.append(step)
     return (found, None) if settled or not found else (found[:-1], found[-1])
 

@@ -49,7 +49,7 @@ def test_our_own_log_is_read(tmp_path):
     run = open_run([tmp_path])
     steps = list(run.steps())
     assert run.format == "rewardspec"
-    assert run.spec == SPEC
+    assert run.spec.text == SPEC
     assert [step.number for step in steps] == [9, 10]
     for step, result in zip(steps, results, strict=True):
         assert step.groups == [0, 1, 0, 1]
@@ -60,7 +60,7 @@ def test_our_own_log_is_read(tmp_path):
         assert step.columns["completion"] == ["a", "b", "c", "d"]
         assert step.advantages == pytest.approx(result.advantages.tolist())
         assert step.columns["rewardspec/share/style"] == pytest.approx(result.shares["style"].tolist())
-    assert any(line.startswith("constants: ") and "bonus=3" in line for line in run.lost)
+    assert run.spec.constants == {"bonus": "3"}
 
 
 def test_two_batches_of_a_step_stay_two(tmp_path):

@@ -9,7 +9,9 @@ from places import ROOT
 from typer.testing import CliRunner
 
 import rewardspec
+from rewardspec.adapters.common.rollout_log import log_batch, writer_of
 from rewardspec.cli import app
+from rewardspec.logs.rollout_log import RolloutLog
 
 EXAMPLE = ROOT / "examples" / "trl"
 
@@ -56,6 +58,33 @@ def test_two_specs_are_compared_and_conditions_set_the_status(trained):
     done = run(trained / "gdpo.parquet", *specs, "--fail-on", "sign_flips > 2, groups_without_signal > 0.1", status=1)
     assert "groups_without_signal is" in done.stderr and "sign_flips is" not in done.stderr
     assert "this is no forecast" in done.stdout and "An audit" in done.stdout
+
+
+OWN = """\
+rewardspec: 1
+name: own
+define: {most: 3}
+components: {correct: {values: [0, 1]}, brief: {range: [0, 3], weight: "most * progress"}}
+advantage: grpo
+"""
+
+
+def test_our_own_log_is_replayed_under_its_own_spec(tmp_path):
+    """Constants, dialect and the length of training stand in the log."""
+    own = rewardspec.loads(OWN, constants={"most": 5}).under("trl")
+    fn = rewardspec.compile(own)
+    writer = writer_of(RolloutLog(tmp_path / "rollouts"), own, "trl", "1.16.0")
+    for step in range(4):
+        columns = {"correct": [1.0, 0, 0, 1], "brief": [0.5, 2, 1, 3 - step / 2]}
+        out = fn(columns, 2, step=step, total_steps=10)
+        log_batch(writer, own, columns, out, [0, 0, 1, 1], step=step, total_steps=10, seed=0, before=None)
+    writer.flush()
+    found = json.loads(run(tmp_path / "rollouts", "--format", "json").stdout)
+    (spec,) = found["specs"]
+    assert (found["format"], spec["name"], spec["fingerprint"]) == ("rewardspec", "own", own.fingerprint)
+    assert spec["logged"] == {"rollouts": 16, "largest": pytest.approx(0, abs=1e-6)}
+    assert rewardspec.replay(tmp_path / "rollouts").specs[0].fingerprint == own.fingerprint
+    assert "--set is for specs that --spec names" in run(tmp_path / "rollouts", "--set", "most=1", status=2).stderr
 
 
 def test_suggestions_are_made_if_they_are_asked_for(trained):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +12,9 @@ import typer
 from rewardspec.cli.options import Dialect, GroupBy, Set, TableOrJson, TotalSteps, one_of
 from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
 from rewardspec.cli.reading import STDIN, check_stdin, complain, loaded
-from rewardspec.spec import Spec, check
-from rewardspec.text.source import Source
+from rewardspec.logs.run import Run
+from rewardspec.spec import Spec
+from rewardspec.text.diagnostics import SpecError
 
 
 def command(
@@ -75,7 +76,9 @@ def command(
     specs = [loaded(path, set_, dialect) for path in spec]
     try:
         opened = open_run(run, format=from_, columns=names_of(columns), group_by=group_by)
-        specs = specs or [own_spec(opened.spec, dialect, bool(set_))]
+        if not specs:
+            specs = [spec_of(opened, bool(set_), dialect)]
+            total_steps = total_steps or (None if opened.spec is None else opened.spec.total_steps)
         show = sys.stderr.isatty()
         found = replay(
             opened,
@@ -114,14 +117,18 @@ def names_of(text: str) -> dict[str, str]:
     return found
 
 
-def own_spec(text: str | None, dialect: str | None, sets: bool) -> Spec:
+def spec_of(run: Run, sets: bool, dialect: str | None = None) -> Spec:
     """The spec that a log has; without one the command ends."""
-    if text is None:
+    if run.spec is None:
         misuse("the log does not have the spec that it was trained under: name one with --spec")
     if sets:
         misuse("--set is for specs that --spec names; the log's own spec is what it was trained under")
-    found, report = check(Source("the log's own spec", text))
-    if found is None:
-        complain(report.sorted())
-        raise typer.Exit(1)
-    return found if dialect is None else found.under(dialect)
+    from rewardspec.runs.batches import own_spec
+
+    try:
+        return own_spec(run.spec if dialect is None else replace(run.spec, dialect=dialect))
+    except SpecError as error:
+        complain(error.diagnostics)
+        raise typer.Exit(1) from None
+    except ValueError as error:
+        misuse(str(error))

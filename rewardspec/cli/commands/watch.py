@@ -39,7 +39,7 @@ def command(
 
     Ends with Ctrl-C, or with --idle. Exit status 1 if the audit has a remark then, 0 if it has none.
     """
-    from rewardspec.cli.commands.replay import names_of, own_spec
+    from rewardspec.cli.commands.replay import names_of, spec_of
     from rewardspec.cli.printing.replay import show_audit, step_line
     from rewardspec.logs.open import open_run
     from rewardspec.logs.rows import BadLog
@@ -56,7 +56,7 @@ def command(
     try:
         for opened, step in growing(run, opener, every=every, idle=idle):
             if under is None:
-                under = Replaying([own_spec(opened.spec, None, bool(set_))], total_steps=total_steps)
+                under = Replaying([spec_of(opened, bool(set_))], total_steps=total_steps)
             under.add(step)
             found = under.found(opened).specs[0]
             say(step_line(found.steps[-1]))

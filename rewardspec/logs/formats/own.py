@@ -13,6 +13,7 @@ from typing import Any
 
 from rewardspec.logs.format import PARQUET, Format, Head, Rollout, Row, number_in, step_in, without
 from rewardspec.logs.rows import BadLog
+from rewardspec.logs.run import Trained
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import shown
 
@@ -70,9 +71,15 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and value == value else 0.0
 
 
-def _spec(head: Head) -> str | None:
-    text = _about(head).get("spec")
-    return text if isinstance(text, str) else None
+def _spec(head: Head) -> Trained | None:
+    about = _about(head)
+    text, constants = about.get("spec"), about.get("constants")
+    if not isinstance(text, str):
+        return None
+    known = {name: str(value) for name, value in constants.items()} if isinstance(constants, dict) else {}
+    advantage, dialect = (about[key] if isinstance(about.get(key), str) else None for key in ("advantage", "dialect"))
+    total = about.get("total_steps")
+    return Trained(text, known, advantage, dialect, total if isinstance(total, int) else None)
 
 
 def _lost(head: Head) -> Iterator[str]:
@@ -81,9 +88,6 @@ def _lost(head: Head) -> Iterator[str]:
         yield f"texts: the run logged {'their hashes' if about['text'] == 'hash' else 'none'}"
     if isinstance(about.get("every"), int) and about["every"] > 1:
         yield f"steps: the run logged every {about['every']}th"
-    if about.get("constants"):
-        told = ", ".join(f"{name}={value}" for name, value in about["constants"].items())
-        yield f"constants: they are not part of the spec's text: {shorten(told, 80)}"
     if about.get("state") is not None:
         yield "state: the state of the spec before each batch is in the files' metadata alone"
     if any(isinstance(row.get(ADVANTAGE), list) for row in head.rows):
