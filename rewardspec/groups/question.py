@@ -33,6 +33,7 @@ from rewardspec.spec import Spec
 
 MOST_TRIED_GROUPS = 200_000  # of one size; if there are more, some are drawn at random
 MOST_ROLLOUT_STATES = 4096  # of one rollout
+MOST_KINDS = 200_000  # of groups; if there are more, a hundredth as many are drawn at random
 MOST_NODE_VALUES = 60_000_000  # of nodes, in all groups of one size
 FEWEST_ROLLOUTS = 256  # that are tried at any cost
 
@@ -110,7 +111,8 @@ class Question:
         self.fine = {node: list(fine.get(node, ())) for block in self.blocks for node in block.nodes}
         self.coarse = {name: list(points) for name, points in coarse.items()}
         self.moments, self.all_moments = moments_of(self.nodes)
-        self.complete = complete and self.all_moments
+        self.kind_count = prod(map(len, self.coarse.values())) * len(self.moments)
+        self.complete = complete and self.all_moments and self.kind_count <= MOST_KINDS
         self.intervals = not complete and any(n.domain.values is None and not n.domain.ids for n in fine)
         domains = [program.column(name).domain for name in coarse]
         self.sampled = not complete and any(d.values is None and not d.ids for d in domains)
@@ -237,7 +239,13 @@ class Question:
 
     @cached_property
     def kinds(self) -> list[Kind]:
-        """The kinds of groups: all values of group and batch columns, at all moments."""
+        """The kinds of groups: all values of group and batch columns, at all moments; some of them, if too many."""
+        if self.kind_count > MOST_KINDS:
+            draw = random.Random(0)
+            return [
+                Kind({name: draw.choice(points) for name, points in self.coarse.items()}, draw.choice(self.moments))
+                for _ in range(MOST_KINDS // 100)
+            ]
         return [
             Kind(dict(zip(self.coarse, values, strict=True)), moment)
             for values in product(*self.coarse.values())

@@ -296,6 +296,6 @@ def not_all(question: Question, size: int, searched: bool) -> str:
         return f"some domains are intervals: {how}"
     if question.sampled:
         return "some domains are intervals: tried at their ends and middles"
-    if not question.complete:
+    if not question.all_moments:
         return f"schedules were tried at {len(question.moments)} moments only"
     return f"too many groups of {size} to try them all"

@@ -475,3 +475,19 @@ def test_verdicts_say_in_a_line_what_is_known():
     assert repr(order.counterexample).startswith("<Counterexample: 2 rollouts, a=[")
     with pytest.raises(AttributeError):
         kept.status = "refuted"
+
+
+def test_more_kinds_of_groups_than_can_be_listed_are_drawn():
+    """16 columns of the group with three values each: 43 million kinds."""
+    names = [f"s{i}" for i in range(16)]
+    text = f"""rewardspec: 1
+signals: {{{", ".join(f"{name}: {{values: [0, 1, 2], level: group}}" for name in names)}}}
+components: {{a: {{values: [0, 1]}}, b: {{values: [0, 1]}}}}
+advantage: center(a + b) * ({" + ".join(names)})
+guarantees: {{bounded: within(100), first: right_above_wrong(a)}}
+"""
+    spec = rewardspec.loads(text)
+    bounded, first = rewardspec.verify(spec, [2])
+    assert (bounded.status, bounded.reason) == ("not refuted", "too many groups of 2 to try them all")
+    assert first.status == "refuted"
+    assert "sum-merges-groups" in {d.code for d in rewardspec.check(spec)}

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, islice, product
 from math import comb
 from typing import Any
 
@@ -55,8 +55,8 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
     other = _under(facts, "decoupled")
     if other is None:
         return
-    kinds = [(columns, moment) for columns in _each(question.coarse) for moment in question.moments]
-    looked_at = kinds[: 1 + MOST_COUNTED // _count(facts, size)]
+    kinds = ((columns, moment) for columns in _each(question.coarse) for moment in question.moments)
+    looked_at = islice(kinds, 1 + MOST_COUNTED // _count(facts, size))
     found = []
     for kind in looked_at:
         groups = [Group(members, *kind) for members in combinations_with_replacement(question.states()[0], size)]
@@ -68,7 +68,7 @@ def sum_merges_groups(facts: Facts) -> Iterator[Diagnostic]:
         found.append((own, apart, *kind))
     own, apart, columns, moment = min(found, key=lambda f: Fraction(f[0], f[1]))
     if own < apart and own * 4 <= apart * 3:
-        everywhere = question.complete and len(found) == len(kinds) and len({f[:2] for f in found}) == 1
+        everywhere = question.complete and len(found) == question.kind_count and len({f[:2] for f in found}) == 1
         yield facts.warn(
             "sum-merges-groups",
             f"summing first leaves {own} distinct advantage groups of size {size}"
