@@ -264,13 +264,13 @@ def test_advantages_of_items_are_compared_on_a_log(tmp_path):
 
 def test_a_finding_shows_a_group_with_lists_and_claims_nothing_of_longer_ones():
     text = HEAD % ("called", "decoupled") + "outcome: outcome >= 1\n"
-    phantom = next(d for d in rewardspec.check(text) if d.code == "phantom-gradient")
-    assert "(outcome 0, tool [0, 1]) gets [-0.354, 0.354]" in phantom.message  # z-scores are 0.707 times weight 0.5
+    phantom = next(d for d in rewardspec.check(text) if d.code == "phantom-gradient")  # z-scores are 0.707, times 0.5
+    assert "(outcome 0, tool [0]) gets [-0.354]; (outcome 0, tool [1]) gets [0.354]" in phantom.message
     summed = text.replace('expr: "called"', 'expr: "sum(called, over=rollout)", when: outcome >= 1')
     said = rewardspec.check(summed.replace('"decoupled"', '"grpo"'))
-    assert not [d for d in said if d.severity == "warning"]
-    (note,) = (d.message for d in said if "more than 2 items" in d.message)
-    assert "phantom-gradient" in note and "wrong-above-right" in note
+    assert {d.code for d in said if d.severity == "warning"} == {"more-items-rewarded", "sum-merges-groups"}
+    assert next(d.message for d in said if d.code == "sum-merges-groups").endswith("for lists of up to 2 items")
+    assert any("lists of more than 2 items" in d.message for d in said if d.code == "not-checked")
 
 
 def test_what_is_too_much_to_decide_is_tried_everywhere_and_counted(monkeypatch):
