@@ -7,6 +7,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -582,7 +583,7 @@ def test_a_batch_of_nothing_but_padding_has_no_advantages(monkeypatch):
 
 
 def test_rollouts_without_their_reward_tokens_are_an_error(monkeypatch):
-    text = SPEC[SPEC.index("condition:") :].replace("gdpo", "grpo")
+    text = SPEC[SPEC.index("condition:") :].replace("gdpo", "grpo").replace("mean(correct", "mean(a")
     spec = rewardspec.loads("rewardspec: 1\ncomponents:\n  a: {values: [0, 1]}\n" + text)
     rows = [("u_0_0", [1], {"a": 1}, False), ("u_1_0", [1], {"a": 0}, False)]
     lists = [["high", "low"]] * 2  # as submitted: no worker has put one into a prompt
@@ -995,8 +996,15 @@ def test_state_goes_with_the_checkpoints_and_a_resumed_run_equals_one_that_was_n
         found = run.rewardspec(of_data_proto(trainer_like(), data, mask, rewards), mask, seed, 10)
         return found.tolist(), run.rewardspec.state
 
-    whole = trainer()
+    whole = trainer("+algorithm.rewardspec.rollout_log=logs", "+algorithm.rewardspec.rollout_log_text=none")
+    log = verl_settings.rollout_log(whole.config)
+    assert log.folder == str(Path("logs").absolute())
+    whole.rewardspec.open_log(replace(log, folder=tmp_path / "logs"))
     expected = [step(whole, seed) for seed in range(4)]
+    whole.rewardspec.log.flush()
+    for (columns, about), (advantages, state) in zip(logged_files(tmp_path / "logs").values(), expected, strict=True):
+        assert columns["rewardspec/advantage"] == advantages and about["state_after"]["price"] == state["price"]
+        assert dict(about["state_after"]["level_of"]).items() <= dict(state["level_of"]).items()
     assert whole.rewardspec.metrics()["rewardspec/state/price"] == expected[-1][1]["price"]
     assert len({state["price"] for _, state in expected}) == 4 and len(expected[-1][1]["level_of"]) == 4
     cut = trainer(step=2)

@@ -1,6 +1,7 @@
 """Advantages of turns in verl 0.9.1: its own tool agent, reward loop and trainers' code, with a scripted model."""
 
 import asyncio
+import copy
 import itertools
 import re
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from logged_again import close, logged_files
 from verl_model import WORDS, write_model
 
 pytest.importorskip("verl")
@@ -192,6 +194,7 @@ def in_v0(config, scripts=SCRIPTS):
 def trainer_of(config):
     tokenizer = SimpleNamespace(eos_token_id=1)
     made = Advantages(*verl_settings.settings(config))
+    made.open_log(verl_settings.rollout_log(config))
     return SimpleNamespace(
         config=config,
         tokenizer=tokenizer,
@@ -200,6 +203,26 @@ def trainer_of(config):
         total_training_steps=10,
         parameter_sync_step=1,
     )
+
+
+def with_log(config, folder):
+    from omegaconf import open_dict
+
+    config = copy.deepcopy(config)
+    with open_dict(config):
+        config.algorithm.rewardspec.rollout_log, config.algorithm.rewardspec.rollout_log_text = str(folder), "none"
+    return config
+
+
+def assert_logged(folder, ours, scripts=SCRIPTS):
+    """The advantages of turns in the log are those by hand, which `assert_tokens` has found on the tokens."""
+    ours.log.flush()
+    ((columns, _),) = logged_files(folder).values()
+    flat, groups = [s for found in scripts for s in found], [i for i, found in enumerate(scripts) for _ in found]
+    close(columns["rewardspec/advantage"], [list(map(float, values)) for values in expected(flat, groups)])
+    assert columns["rewardspec/group"] == groups and columns["rewardspec/length/turn"] == [
+        len(row) for row in columns["rewardspec/advantage"]
+    ]
 
 
 def compute_v0(ray_trainer, config, batch):
@@ -219,9 +242,10 @@ def assert_tokens(batch_mask, advantages, scripts=SCRIPTS):
         np.testing.assert_allclose(row[: len(mask)], on_tokens(values, mask), rtol=1e-6, atol=1e-6)
 
 
-def test_v0_puts_the_advantage_of_a_turn_onto_its_tokens(config):
-    batch, compute = in_v0(config)
+def test_v0_puts_the_advantage_of_a_turn_onto_its_tokens(config, tmp_path):
+    batch, compute = in_v0(with_log(config, tmp_path))
     out, ours = compute()
+    assert_logged(tmp_path, ours)
     assert out.batch["advantages"].dtype == torch.float32
     assert_tokens(batch.batch["response_mask"].tolist(), out.batch["advantages"].tolist())
     torch.testing.assert_close(out.batch["returns"], out.batch["advantages"])
@@ -327,13 +351,15 @@ def in_v1(config, monkeypatch, scripts=SCRIPTS):
         trainer_base.PPOTrainer._compute_advantage(trainer, queue.batch(), metrics)
         return metrics
 
+    compute.trainer = trainer
     return queue, compute
 
 
-def test_v1_puts_the_advantage_of_a_turn_onto_its_tokens(config, monkeypatch):
-    queue, compute = in_v1(config, monkeypatch)
+def test_v1_puts_the_advantage_of_a_turn_onto_its_tokens(config, monkeypatch, tmp_path):
+    queue, compute = in_v1(with_log(config, tmp_path), monkeypatch)
     assert [row["extra_fields"]["tool_rewards"] for row in queue.rows.values()][:3] == [[0.1, 0.5], [0.3], []]
     metrics = compute()
+    assert_logged(tmp_path, compute.trainer.rewardspec)
     rows = list(queue.rows.values())
     assert_tokens([r["response_mask"].tolist() for r in rows], [r["advantages"].tolist() for r in rows])
     assert all(torch.equal(row["returns"], row["advantages"]) for row in rows)
