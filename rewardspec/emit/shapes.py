@@ -65,6 +65,7 @@ class Shapes:
             if (
                 found.x.level.listed
                 or found.x.domain.missing
+                or (weight is not None and weight.domain.missing)  # such a term adds nothing
                 or self.summands(found.x) is not None
                 or self.fused(found.x)
             ):

@@ -453,3 +453,17 @@ def test_column_at_the_end_of_its_range_is_within_it(kind, other):
 def test_column_of_which_nothing_was_measured_is_missing_not_wrong(policy, nothing):
     text = f"components:\n  a: {{range: [0, 1], {policy}}}\n  b: {{values: [0, 1, 2]}}\nadvantage: dr_grpo\n"
     assert advantages(text, {"a": nothing, "b": [0, 1, 1, 0]}, 4).tolist() == [-0.5, 0.5, 0.5, -0.5]
+
+
+@pytest.mark.parametrize("weight", ["max(a, where=b > 0)", "max(t)"])
+def test_a_component_without_a_weight_adds_nothing(weight):
+    """In the second group; in the first, z-scores are 0.707 and the weight of `a` is 1."""
+    text = f"""lists: {{turn: {{}}}}
+signals: {{t: {{values: [0, 1], level: turn}}}}
+components: {{a: {{values: [0, 1], weight: "{weight}"}}, b: {{values: [0, 1]}}, c: {{values: [0, 1]}}}}
+advantage: decoupled
+numerics: {{eps: 0}}
+"""
+    columns = {"a": [0, 1, 0, 1], "b": [0, 1, 0, 0], "c": [0, 0, 0, 1], "t": [[1], [1, 0], [], []]}
+    half = 0.5**0.5
+    np.testing.assert_allclose(advantages(text, columns, 2), [-2 * half, 2 * half, -half, half], rtol=1e-6)
