@@ -191,7 +191,7 @@ def test_a_folder_is_a_run_for_replay(tmp_path):
 
     results = run_of(tmp_path, spec=ROLLOUTS, constants={})
     run = open_run([tmp_path])
-    assert run.format == "rewardspec" and run.spec == ROLLOUTS
+    assert run.format == "rewardspec" and run.spec.text == ROLLOUTS
     for number, (step, result) in enumerate(zip(run.steps(), results, strict=True)):
         assert step.number == number and step.advantages == result.advantages.tolist()
         assert len({*step.groups}) == 3 and step.columns["correct"] == number_of(COLUMNS["correct"])

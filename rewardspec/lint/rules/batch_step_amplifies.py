@@ -45,7 +45,7 @@ EVEN = Fraction(1, 2)
 MOST_VALUES = 400_000  # node values, over all groups that are tried
 
 
-@finding(CODE, __doc__, of_spec=True)
+@finding("batch-step-amplifies", __doc__, of_spec=True)
 def batch_step_amplifies(facts: Facts) -> Iterator[Diagnostic]:
     found = _over_batch(facts)
     if not facts.run.rates or found is None:
