@@ -36,6 +36,14 @@ GroupBy = Annotated[
 ]
 
 
+LogFormat = Annotated[
+    str | None, typer.Option("--from", help="What wrote the log, if that is not plain.", show_default=False)
+]
+LogNames = Annotated[
+    str,
+    typer.Option("--columns", metavar="NAME=NAME,...", help="Names of the spec, and what they are called in the log."),
+]
+
 Items = Annotated[
     int,
     typer.Option("--items", help="The most items of a list: longer ones are not tried.", min=0, max=16),
@@ -57,6 +65,17 @@ def constants_of(settings: list[str]) -> dict[str, str]:
         if not equals or not name.strip() or not value.strip():
             misuse(f"--set needs NAME=VALUE, not {setting!r}")
         found[name.strip()] = value.strip()
+    return found
+
+
+def names_of(text: str) -> dict[str, str]:
+    """The names of the spec and those of the log, from `prompt=question,correct=score.acc`."""
+    found = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, equals, called = part.partition("=")
+        if not equals or not name.strip() or not called.strip():
+            misuse(f"--columns needs NAME=NAME, not {part!r}")
+        found[name.strip()] = called.strip()
     return found
 
 

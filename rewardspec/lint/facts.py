@@ -103,6 +103,11 @@ class Facts:
         return {c.name: c.shaped for c in self.program.components}
 
     @cached_property
+    def is_summed(self) -> bool:
+        """Whether rewards can be added before they are normalised, as `grpo` does: all are of one level."""
+        return len({node.level if node.level.listed else Level.ROLLOUT for node in self.shaped.values()}) < 2
+
+    @cached_property
     def outcome(self) -> Outcome | None:
         """The outcome: as declared, else from the guarantees, else from names and gates."""
         stated = declared_outcome(self.declared, self.program)

@@ -366,7 +366,10 @@ def test_suggestions_leave_fewer_dead_groups_and_are_what_they_say():
 
 
 def test_no_suggestion_breaks_a_guarantee_that_is_kept():
-    run, spec = run_of(drawn), rewardspec.loads(GATED.replace("decoupled", "grpo") + PROMISE)
+    run, spec = (
+        run_of(drawn, steps=3),
+        rewardspec.loads(GATED.replace("range", "values").replace("decoupled", "grpo") + PROMISE),
+    )
     found = suggest(run, spec, replay(run, [spec]).specs[0])
     assert all(one.kept == ("right above wrong",) for one in found)
 

@@ -9,7 +9,17 @@ from typing import Annotated
 
 import typer
 
-from rewardspec.cli.options import Dialect, GroupBy, Set, TableOrJson, TotalSteps, one_of
+from rewardspec.cli.options import (
+    Dialect,
+    GroupBy,
+    LogFormat,
+    LogNames,
+    Set,
+    TableOrJson,
+    TotalSteps,
+    names_of,
+    one_of,
+)
 from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
 from rewardspec.cli.reading import STDIN, check_stdin, complain, loaded
 from rewardspec.logs.run import Run
@@ -40,13 +50,8 @@ def command(
     suggest: Annotated[
         bool, typer.Option("--suggest", help="Try other schemes, gates and weights of the first spec on the log.")
     ] = False,
-    from_: Annotated[
-        str | None, typer.Option("--from", help="What wrote the log, if that is not plain.", show_default=False)
-    ] = None,
-    columns: Annotated[
-        str,
-        typer.Option(metavar="NAME=NAME,...", help="Names of the spec, and what they are called in the log."),
-    ] = "",
+    from_: LogFormat = None,
+    columns: LogNames = "",
     group_by: GroupBy = None,
     total_steps: TotalSteps = None,
     set_: Set = [],  # noqa: B006
@@ -104,17 +109,6 @@ def command(
     for text, why in held:
         say(f"--fail-on {text}: {why}", err=True)
     raise typer.Exit(1 if held else 0)
-
-
-def names_of(text: str) -> dict[str, str]:
-    """The names of the spec and of the log, from `prompt=question,correct=score.acc`."""
-    found = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        name, equals, called = part.partition("=")
-        if not equals or not name.strip() or not called.strip():
-            misuse(f"--columns needs NAME=NAME, not {part!r}")
-        found[name.strip()] = called.strip()
-    return found
 
 
 def spec_of(run: Run, sets: bool, dialect: str | None = None) -> Spec:

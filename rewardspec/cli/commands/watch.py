@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rewardspec.cli.options import GroupBy, Set, TotalSteps
+from rewardspec.cli.options import GroupBy, LogFormat, LogNames, Set, TotalSteps, names_of
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.reading import loaded
 
@@ -23,12 +23,8 @@ def command(
         float | None,
         typer.Option(help="End after as many seconds without a change. By default: never.", show_default=False),
     ] = None,
-    from_: Annotated[
-        str | None, typer.Option("--from", help="What wrote the log, if that is not plain.", show_default=False)
-    ] = None,
-    columns: Annotated[
-        str, typer.Option(metavar="NAME=NAME,...", help="Names of the spec, and what they are called in the log.")
-    ] = "",
+    from_: LogFormat = None,
+    columns: LogNames = "",
     group_by: GroupBy = None,
     total_steps: TotalSteps = None,
     set_: Set = [],  # noqa: B006
@@ -39,7 +35,7 @@ def command(
 
     Ends with Ctrl-C, or with --idle. Exit status 1 if the audit has a remark then, 0 if it has none.
     """
-    from rewardspec.cli.commands.replay import names_of, spec_of
+    from rewardspec.cli.commands.replay import spec_of
     from rewardspec.cli.printing.replay import show_audit, step_line
     from rewardspec.logs.open import open_run
     from rewardspec.logs.rows import BadLog

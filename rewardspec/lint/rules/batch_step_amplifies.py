@@ -31,12 +31,12 @@ from rewardspec.groups.states import find_states
 from rewardspec.ir.exact import GroupEvaluator
 from rewardspec.ir.node import Node, walk
 from rewardspec.ir.patterns import ZScore, match_zscore
+from rewardspec.lint.cases import MOST_CASES, joint_cases
 from rewardspec.lint.facts import NO_LENGTH, Facts
 from rewardspec.lint.items import flat
 from rewardspec.lint.registry import finding
 from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
-from rewardspec.ops.real import approximate
 from rewardspec.text.diagnostics import Diagnostic
 
 CODE = "batch-step-amplifies"
@@ -100,15 +100,17 @@ def _factor(facts: Facts, found: ZScore, model: PolicyModel, size: int) -> float
     root: Node = found.x
     moment = {"step": Fraction(0), "total_steps": Fraction(facts.run.total_steps or 1), "progress": Fraction(0)}
     moment["eps"] = facts.declared.eps
+    if joint_cases(facts.program, root, facts.run.items) > MOST_CASES:
+        return None
     try:
         states = find_states(facts.program, [root], moment, max(facts.run.sizes), model=model)
         count = states.count(size)
         if not states.complete or count * size * len(walk([root])) > MOST_VALUES:
             return None
-        evaluate = GroupEvaluator(root, states.start, moment)
+        evaluate = GroupEvaluator(root, states.start, moment, floats=True)  # two digits are told
         mass = total = squares = 0.0
         for members, columns, weight in states.each_group(size, count):
-            values = [approximate(v) for v in flat(evaluate(members, columns))]
+            values = [float(v) for v in flat(evaluate(members, columns))]
             mass += weight * len(values)
             total += weight * sum(values)
             squares += weight * sum(v * v for v in values)

@@ -22,24 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import prod
 
-from rewardspec.groups.blocks import blocks_of
-from rewardspec.groups.parts import connected, independent_terms
-from rewardspec.groups.points import Point, PolicyModel, column_points, users_of
+from rewardspec.groups.points import Point, PolicyModel
 from rewardspec.groups.rates import policy
-from rewardspec.groups.states import Rollouts, States, find_states, is_boundary, of_rollout
+from rewardspec.groups.states import Rollouts, States, find_states
 from rewardspec.ir.exact import GroupEvaluator
-from rewardspec.ir.graph import Node, walk
+from rewardspec.ir.graph import walk
+from rewardspec.lint.cases import MOST_CASES, joint_cases
 from rewardspec.lint.facts import NO_LENGTH, OF_BATCH, Facts
 from rewardspec.lint.items import flat
 from rewardspec.lint.registry import finding
-from rewardspec.lower.program import Program
 from rewardspec.text.diagnostics import Diagnostic, Label
 
 MOSTLY = 0.5  # of groups that are dead
 MOST_ROLLOUTS = 64  # in the largest group that the help proposes
-MOST_CASES = 3000  # combinations of column values that are tried for the kinds of rollouts
 MOST_VALUES = 2_000_000  # node values, over all groups that are tried
 NEVER = 1e-6
 
@@ -83,7 +79,7 @@ def _dead_shares(facts: Facts, model: PolicyModel) -> Iterator[tuple[int, float,
     program, root = facts.question.program, facts.question.root
     total = Fraction(facts.run.total_steps or 1)
     moment = {"step": Fraction(0), "total_steps": total, "progress": Fraction(0)}
-    if _joint_cases(program, root, model.items) > MOST_CASES:
+    if joint_cases(program, root, model.items) > MOST_CASES:
         facts.not_checked("dead-groups", f"there are more than {MOST_CASES} kinds of rollouts; use `simulate --p`")
         return
     if any(n.op == "column" and n.domain.ids for n in walk([root])):
@@ -115,17 +111,3 @@ def _equal_groups(states: States, size: int) -> Iterator[tuple[Rollouts, dict[st
         for row, mass in states.rollouts.items():
             if mass**size > NEVER:
                 yield (row,) * size, columns, odds * mass**size
-
-
-def _joint_cases(program: Program, root: Node, items: int) -> int:
-    """The number of combinations of column values that show all kinds of rollouts."""
-    nodes = walk([root])
-    points, _, complete = column_points(program, [root], 1)
-    own, users = of_rollout(nodes), users_of(nodes)
-    start = [n for n in nodes if n in own and n.op != "const" and is_boundary(n, own, users, [root])]
-    cases = 0 if complete else MOST_CASES + 1
-    for members in connected(start):
-        terms = [[t] for t in independent_terms(program.graph, members[0])] if len(members) == 1 else [members]
-        for term in terms:
-            cases += prod(block.count for block in blocks_of(program.graph, walk(term), points, items))
-    return cases

@@ -42,6 +42,7 @@ def missing_ends_run(facts: Facts) -> Iterator[Diagnostic]:
                 missing_place(facts, name),
                 labels=(cause(facts, False),),
                 note="missing values allowed here",
-                help=f"give it a value, `coalesce({name}, mean({name}), 0)`, or use a scheme such as `grpo`",
+                help=f"give it a value, `coalesce({name}, mean({name}), 0)`, or use a scheme such as "
+                f"`{'grpo' if facts.is_summed else 'decoupled'}`",
             )
             return

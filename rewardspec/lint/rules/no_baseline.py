@@ -43,5 +43,7 @@ def no_baseline(facts: Facts) -> Iterator[Diagnostic]:
         "no-baseline",
         "the advantage has no baseline: it is never negative",
         facts.advantage_place(),
-        help="compare with the group (`grpo`, `dr_grpo`, `rloo`) or with the batch (`whiten(total)`)",
+        help="compare with the group (`grpo`, `dr_grpo`, `rloo`) or with the batch (`whiten(total)`)"
+        if facts.is_summed
+        else "compare each reward with its group: `decoupled`",
     )

@@ -116,7 +116,7 @@ def _warning(facts: Facts, name: str, found: Decided) -> Diagnostic:
         + (
             f"compare it with a fixed length, `ramp({name}, start=0, end=4000)`"
             if own
-            else "give the divisor a floor, `max(std(x), 0.1)`; or use `dr_grpo`"
+            else "give the divisor a floor, `max(std(x), 0.1)`" + "; or use `dr_grpo`" * facts.is_summed
         ),
     )
 

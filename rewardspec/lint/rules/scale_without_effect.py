@@ -47,7 +47,9 @@ def scale_without_effect(facts: Facts) -> Iterator[Diagnostic]:
                 f"the scale of `{name}` changes no advantage{known}",
                 facts.component_place(name, "scale"),
                 note="maps every value to itself" if itself else "cancelled by the normalisation",
-                help="remove it" if itself else "use a `weight`, or sum before normalising (`grpo`)",
+                help="remove it"
+                if itself
+                else "use a `weight`" + ", or sum before normalising (`grpo`)" * facts.is_summed,
             )
 
 

@@ -73,5 +73,5 @@ def weight_without_effect(facts: Facts) -> Iterator[Diagnostic]:
                 facts.component_place(name, "weight"),
                 note="cancelled by the normalisation" if is_normalised else "",
                 help=("write -1" if negative else "remove it")
-                + ", or use a scheme that keeps weights: `dr_grpo`" * is_normalised,
+                + ", or use a scheme that keeps weights: `dr_grpo`" * (is_normalised and facts.is_summed),
             )
