@@ -366,10 +366,8 @@ def test_suggestions_leave_fewer_dead_groups_and_are_what_they_say():
 
 
 def test_no_suggestion_breaks_a_guarantee_that_is_kept():
-    run, spec = (
-        run_of(drawn, steps=3),
-        rewardspec.loads(GATED.replace("range", "values").replace("decoupled", "grpo") + PROMISE),
-    )
+    run = run_of(lambda *a: drawn(*a) | {"brief": a[0].integers(0, 2, a[2])}, steps=3)
+    spec = rewardspec.loads(GATED.replace("range", "values").replace("decoupled", "grpo") + PROMISE)
     found = suggest(run, spec, replay(run, [spec]).specs[0])
     assert all(one.kept == ("right above wrong",) for one in found)
 
