@@ -28,9 +28,11 @@ demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, cou
 check: lint  ## a verdict in two or three minutes, no trainers needed: lint, and the tests that take a moment
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(filter-out tests/trainers tests/random,$(FOLDERS))
 
-# OpenRLHF's tests and those of rounding run beside the rest; what each prints comes at its end.
-test: $(VENV)/.test $(OPENRLHF)/.test lint  ## all tests
-	$(MAKE) --jobs 3 --output-sync=target test-main test-rounding test-openrlhf
+# Both environments are installed at once. Lint, OpenRLHF's tests and those of rounding run beside the rest; what each
+# prints comes at its end.
+test:  ## all tests
+	$(MAKE) --jobs 2 --output-sync=target $(VENV)/.test $(OPENRLHF)/.test
+	$(MAKE) --jobs 4 --output-sync=target lint test-main test-rounding test-openrlhf
 
 test-main: $(VENV)/.test  ## the tests of one environment: all but the two below
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 \
