@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -59,23 +60,22 @@ def one_of(given: str, *known: str) -> str:
 
 def constants_of(settings: list[str]) -> dict[str, str]:
     """Constant to text, from the values of `--set`."""
-    found = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            misuse(f"--set needs NAME=VALUE, not {setting!r}")
-        found[name.strip()] = value.strip()
-    return found
+    return _pairs(settings, "--set needs NAME=VALUE")
 
 
 def names_of(text: str) -> dict[str, str]:
     """The names of the spec and those of the log, from `prompt=question,correct=score.acc`."""
+    return _pairs(filter(None, map(str.strip, text.split(","))), "--columns needs NAME=NAME")
+
+
+def _pairs(parts: Iterable[str], needs: str) -> dict[str, str]:
+    """What stands on both sides of each `=`; a part without both ends the command."""
     found = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        name, equals, called = part.partition("=")
-        if not equals or not name.strip() or not called.strip():
-            misuse(f"--columns needs NAME=NAME, not {part!r}")
-        found[name.strip()] = called.strip()
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            misuse(f"{needs}, not {part!r}")
+        found[name.strip()] = value.strip()
     return found
 
 

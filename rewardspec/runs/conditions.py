@@ -7,11 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-import numpy as np
-
 from rewardspec.runs.audit import CODES, ERROR, WARNING
 from rewardspec.runs.compare import AgainstAnother
-from rewardspec.runs.health import StepHealth
+from rewardspec.runs.health import StepHealth, mean_over
 from rewardspec.runs.replay import RunReplay
 
 COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -65,6 +63,4 @@ def _value(found: RunReplay, name: str) -> float | None:
     """A number of a replay; None where it is not known."""
     if name in OF_DIFFERENCE:
         return getattr(found.difference, name, None)
-    steps = [(s.groups, getattr(s, name)) for s in found.specs[0].steps]
-    known = [(weight, value) for weight, value in steps if value is not None]
-    return float(np.average([v for _, v in known], weights=[w for w, _ in known])) if known else None
+    return mean_over(found.specs[0].steps, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,12 @@ def health(batch: Batch, number: int, normalised: bool) -> StepHealth:
         total=mean_of(batch.total),
         right=None if batch.right is None else float(batch.right.mean()),
     )
+
+
+def mean_over(steps: Sequence[StepHealth], name: str) -> float | None:
+    """The mean over groups of what each step has under a name; None where no step knows it."""
+    known = [(getattr(s, name), s.groups) for s in steps if getattr(s, name) is not None]
+    return float(np.average([v for v, _ in known], weights=[w for _, w in known])) if known else None
 
 
 def mean_of(values: Numbers | None) -> float | None:

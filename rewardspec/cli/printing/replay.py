@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from rewardspec.cli.printing.lines import say
 from rewardspec.cli.printing.table import console, table
 from rewardspec.runs.audit import Remark, Row
-from rewardspec.runs.health import StepHealth
+from rewardspec.runs.health import StepHealth, mean_over
 from rewardspec.runs.replay import RunReplay, UnderSpec
 from rewardspec.runs.suggest import Suggestion
 
@@ -139,16 +137,14 @@ def _parts(steps: Sequence[StepHealth]) -> list[Sequence[StepHealth]]:
 def _of_steps(part: Sequence[StepHealth], normalised: bool) -> tuple[str, ...]:
     """A row of some steps, whose rates are means over groups."""
     label = str(part[0].step) if len(part) == 1 else f"{part[0].step}..{part[-1].step}"
-    weights = [s.groups for s in part]
-
-    def mean(name: str) -> float | None:
-        known = [(getattr(s, name), w) for s, w in zip(part, weights, strict=True) if getattr(s, name) is not None]
-        return float(np.average([v for v, _ in known], weights=[w for _, w in known])) if known else None
-
-    rates = [_rate(mean(name)) for name in ("groups_without_signal", "all_right", "all_wrong", "tied")]
-    numbers = [_number(mean("spread")), _rate(mean("effective")), _number(mean("live_size"))]
-    numbers += [_number(mean("batch_factor"))] if normalised else []
-    return label, f"{sum(s.rollouts for s in part):,}", f"{sum(weights):,}", *rates, *numbers
+    rates = [_rate(mean_over(part, name)) for name in ("groups_without_signal", "all_right", "all_wrong", "tied")]
+    numbers = [
+        _number(mean_over(part, "spread")),
+        _rate(mean_over(part, "effective")),
+        _number(mean_over(part, "live_size")),
+    ]
+    numbers += [_number(mean_over(part, "batch_factor"))] if normalised else []
+    return label, f"{sum(s.rollouts for s in part):,}", f"{sum(s.groups for s in part):,}", *rates, *numbers
 
 
 def _rate(value: float | None) -> str:
