@@ -1165,3 +1165,10 @@ def test_factor_of_the_batch_step_is_that_of_a_large_batch(p, q, size):
         factors.append(1 / fn({"correct": drawn[0], "form": drawn[1]}, size).advantages.std().item())
     told = [float(x) for x in re.findall(r"by ([\d.]+) at", said)]
     assert told == pytest.approx(factors, rel=0.05)  # two digits are told
+
+
+def test_factor_of_the_batch_step_is_of_the_values_that_are_there():
+    text = "rewardspec: 1\ncomponents: {correct: {values: [0, 1]%s}}\nadvantage: gdpo\n"
+    found = [diagnosed(text % more, "--p correct=0.05 -g 8") for more in ("", ", missing: ignore")]
+    said = [[d.message for d in one if d.code == "batch-step-amplifies"] for one in found]
+    assert len(said[0]) == 1 and said[1] == said[0]

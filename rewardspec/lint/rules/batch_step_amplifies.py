@@ -110,7 +110,7 @@ def _factor(facts: Facts, found: ZScore, model: PolicyModel, size: int) -> float
         evaluate = GroupEvaluator(root, states.start, moment, floats=True)  # two digits are told
         mass = total = squares = 0.0
         for members, columns, weight in states.each_group(size, count):
-            values = [float(v) for v in flat(evaluate(members, columns))]
+            values = [float(v) for v in flat(evaluate(members, columns)) if v is not None]
             mass += weight * len(values)
             total += weight * sum(values)
             squares += weight * sum(v * v for v in values)
