@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
@@ -20,6 +21,7 @@ from places import FUZZ, ROOT
 from rewardspec.ops.domain import finite
 from rewardspec.rewards import BadReference, find_reward
 from rewardspec.rewards.judge import rubric
+from rewardspec.rewards.judge.cache import keep, recall
 from rewardspec.rewards.judge.client import EndpointError
 
 pytestmark = pytest.mark.usefixtures("surroundings")
@@ -313,6 +315,7 @@ def test_answers_got_before_an_error_are_kept(tmp_path):
 ELSEWHERE = """
 import sys
 from rewardspec.rewards.judge import rubric
+from rewardspec.rewards.judge.cache import keep, recall
 url, folder, first, last = sys.argv[1:]
 texts = [f"{i} grade:1" for i in range(int(first), int(last))]
 print(rubric(["p"] * len(texts), texts, template="{completion}", scores=(0, 0.5, 1), model="m", url=url, cache=folder))
@@ -334,6 +337,16 @@ def test_answers_are_kept_as_they_come(tmp_path):
         running.communicate()
     with closing(sqlite3.connect(tmp_path / "c" / "judge.sqlite")) as file:
         assert file.execute("SELECT count(*) FROM answers").fetchone()[0] >= 32
+
+
+def test_a_new_cache_takes_many_at_once(tmp_path, caplog):
+    """SQLite's locks are those of a connection: threads stand in for processes here."""
+    with ThreadPoolExecutor(8) as threads:
+        for k in range(20):
+            assert list(threads.map(lambda i, k=k: recall(tmp_path / str(k), [str(i)]), range(8))) == [{}] * 8
+            list(threads.map(lambda i, k=k: keep(tmp_path / str(k), {str(i): "1"}), range(8)))
+            assert len(recall(tmp_path / str(k), map(str, range(8)))) == 8
+    assert not caplog.records
 
 
 @pytest.mark.slow
