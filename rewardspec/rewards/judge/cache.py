@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
@@ -50,13 +50,12 @@ def keep(folder: Path, answers: Mapping[str, str]) -> None:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for this call only: one that is shared across a fork would corrupt the file.
-
-    SQLite's own journal, no write-ahead log: going over to that one does not wait for others who do the same, and
-    it does not work on network file systems.
-    """
+    """A connection for this call only: one that is shared across a fork would corrupt the file."""
     folder.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(folder / _FILE, timeout=30)) as file:
+        with suppress(sqlite3.OperationalError):  # it does not wait: another who has just made the file is at it too
+            file.execute("PRAGMA journal_mode = WAL")
+        file.execute("PRAGMA synchronous = NORMAL")
         file.execute(
             "CREATE TABLE IF NOT EXISTS answers (request TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
         )
