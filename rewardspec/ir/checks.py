@@ -17,7 +17,7 @@ from rewardspec.ops.elementwise import ELEMENTWISE, elementwise_domain
 from rewardspec.ops.operator import When
 from rewardspec.ops.operators import COMPARISONS, REDUCTIONS
 
-MOST_PATHS = 8  # of a node; with more it counts as always evaluated
+MOST_PATHS = 8  # of a node; more become one: what they share, and that one of the rest holds
 
 Path = frozenset[Node]
 
@@ -65,7 +65,7 @@ def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set
         paths -= {other for other in paths if path < other}
         paths.add(path)
         if len(paths) > MOST_PATHS:
-            asked[node] = {frozenset()}
+            asked[node] = {_any_path(graph, paths)}
 
     for root in roots:
         ask(root, frozenset())
@@ -81,6 +81,13 @@ def demand(graph: Graph, roots: list[Node], order: list[Node]) -> dict[Node, set
                 else:
                     ask(arg, outer if rules or arg.level is node.level else _over(graph, path, arg.level))
     return asked
+
+
+def _any_path(graph: Graph, paths: set[Path]) -> Path:
+    """The path that is taken where any of these is."""
+    shared = frozenset.intersection(*paths)
+    rest = [graph.all_of(sorted(path - shared, key=lambda c: c.id)) for path in sorted(paths, key=_key)]
+    return shared | conjuncts(graph.any_of(rest))
 
 
 def _where(graph: Graph, when: When, other: Node) -> Path:

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 import rewardspec
 
@@ -113,3 +114,19 @@ def test_a_power_of_or_to_what_is_missing_is_missing():
     assert call(text, {"a": [-1, 1], "m": [None, 2]}).advantages.tolist() == [7, 1]
     with pytest.raises(ValueError, match="an undefined power"):
         call(text, {"a": [-1, 1], "m": [0.5, 2]})
+
+
+def asked_in(places):
+    """A quotient that is asked for in many places, each behind a gate of its own."""
+    gates = "".join(f"  {name}: {{values: [0, 1]}}\n" for name in places)
+    terms = " + ".join(f"(a / b if {name} > 0 else 0)" for name in places)
+    return f"{HEAD}{gates}  e: {terms}\nadvantage: dr_grpo\n"
+
+
+@pytest.mark.parametrize("count", [7, 9, 30])
+def test_however_many_places_ask_for_a_value_it_is_asked_for_in_one_of_them_alone(count):
+    places = [f"g{i}" for i in range(count)]
+    closed = {"a": [0.0, 1.0], "b": [1.0, 0.0], **{name: [1.0, 0.0] for name in places}}
+    assert torch.isfinite(call(asked_in(places), closed).advantages).all()
+    with pytest.raises(rewardspec.RolloutError, match="rollout 1"):
+        call(asked_in(places), closed | {places[count // 2]: [1.0, 1.0]})

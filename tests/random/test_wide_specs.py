@@ -58,6 +58,11 @@ def test_compiled_functions_give_what_the_language_says(kinds):
         assert {"two lists", "along", "where of items", "by of items", "gate of items", "over=rollout"} <= features
 
 
+@pytest.mark.parametrize("seed", [334])  # a value that more than eight places ask for
+def test_seeds_that_once_differed(seed):
+    read_wide(Wide(seed, KINDS).spec(), seed)
+
+
 # The checks can fail --------------------------------------------------------------------------------
 
 HEAD = """rewardspec: 1
