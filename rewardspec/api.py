@@ -1,10 +1,11 @@
 """The public functions of `rewardspec`, one for each command that works on specs.
 
-Each takes a spec, as `load` and `loads` return it, or the path of a file.
+Each takes a spec, as `load` and `loads` return it, the path of a file, or the name of a published spec.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,6 +15,7 @@ from typing import overload
 
 import rewardspec  # its names are imported when type hints are asked for: `check` stays fast
 from rewardspec.language.files import read_file
+from rewardspec.language.published import located
 from rewardspec.lint import Run, codes, findings
 from rewardspec.spec import Spec, compile, constant_text, is_text, load, loads
 from rewardspec.spec import check as check_source
@@ -22,7 +24,7 @@ from rewardspec.text.source import Source
 
 __all__ = ["check", "compile", "diff", "load", "loads", "replay", "score", "simulate", "verify"]
 
-Given = Spec | str | PathLike[str]  # a spec, or the path of one
+Given = Spec | str | PathLike[str]  # a spec, or the path or published name of one
 Rate = float | Fraction
 MOST_ROLLOUTS = 64  # of a group
 MOST_ITEMS = 16  # of a list
@@ -41,13 +43,13 @@ def check(
 ) -> list[Diagnostic]:
     """The diagnostics of a spec, as `rewardspec check` prints them: errors, findings, then notes.
 
-    for diagnostic in rewardspec.check("specs/gdpo/math.yaml"):
+    for diagnostic in rewardspec.check("gdpo/math"):
         print(diagnostic.render())
 
-    spec: a spec, the path of one, or its text. constants: values for names under `define:`. rates: success rates, 0 to
-    1, of columns or components with two values; with group_sizes, they give the share of dead groups. total_steps: the
-    length of training. items: the most items of a list in the groups that are tried. strict: treat every finding as an
-    error. errors: treat the findings of these codes as errors.
+    spec: a spec, the path or published name of one, or its text. constants: values for names under `define:`. rates:
+    success rates, 0 to 1, of columns or components with two values; with group_sizes, they give the share of dead
+    groups. total_steps: the length of training. items: the most items of a list in the groups that are tried.
+    strict: treat every finding as an error. errors: treat the findings of these codes as errors.
 
     A spec with errors does not raise. Raises OSError for a file that cannot be read, ValueError for a wrong option.
     """
@@ -70,6 +72,8 @@ def check(
         report = None
     else:
         source, report = read_file(spec)
+        if note := located(spec).note:
+            warnings.warn(note, stacklevel=2)
     if source is None:
         assert report is not None, "a file without text has a reason"
         return report.sorted()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -10,7 +10,6 @@ from functools import cached_property
 from math import nan
 from os import PathLike
 from pathlib import Path
-from pickle import PicklingError
 from typing import TypedDict, Unpack
 
 from rewardspec._version import __version__
@@ -21,6 +20,7 @@ from rewardspec.ir.stack import deep_stack
 from rewardspec.language.declarations import Column, Component, Declarations, State, Use
 from rewardspec.language.files import read_file
 from rewardspec.language.prelude import dialects, under
+from rewardspec.language.published import located
 from rewardspec.language.reader import read_declarations
 from rewardspec.lower.lower import Decide, lower
 from rewardspec.lower.program import Program
@@ -113,6 +113,8 @@ class Spec:
     def __reduce__(self) -> tuple[object, ...]:
         """A spec is pickled as its text and read again, so that loading one is as safe as reading a file."""
         if self.made is None:
+            from pickle import PicklingError
+
             raise PicklingError("this spec is a variation of another one: pickle that one")
         return _read_again, (self.source.text, self.source.name, self.made)
 
@@ -300,6 +302,8 @@ class Spec:
         states = [state.declared for state in program.states.values()]
         parts += [f"{s.name}: {s.init} {s.column.domain} {s.by} {s.most}" for s in states]
         parts += [self._conditions[name].fingerprint for name in self.uses if name in self._conditions]
+        import hashlib
+
         text = "\n".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -373,13 +377,17 @@ def _expression(expr: Expr | None) -> str:
 def load(path: str | PathLike[str], *, constants: Mapping[str, object] = {}, advantage: str | None = None) -> Spec:
     """The spec in a file, as `loads` reads it.
 
-    spec = rewardspec.load("specs/gdpo/math.yaml", constants={"limit": 2000})
+    spec = rewardspec.load("spec.yaml", constants={"limit": 2000})
+    spec = rewardspec.load("gdpo/math")  # a published spec
 
-    Raises SpecError; OSError for a file that cannot be read; ValueError for the text of a spec.
+    A file of that name wins over a published spec, and a warning says so. Raises SpecError; OSError for a file that
+    cannot be read; ValueError for the text of a spec.
     """
     if is_text(path):
         raise ValueError("this is the text of a spec, not the name of a file: read it with `rewardspec.loads(text)`")
     source, report = read_file(path)
+    if note := located(path).note:
+        warnings.warn(note, stacklevel=2)
     if source is None:
         raise SpecError(report.sorted())
     return loads(source.text, source.name, constants=constants, advantage=advantage)
@@ -391,9 +399,9 @@ def is_text(given: object) -> bool:
 
 
 def compile(spec: Spec | str | PathLike[str], *, dialect: str | None = None) -> AdvantageFunction:
-    """The advantage function of a spec or of a file.
+    """The advantage function of a spec, of a file, or of a published spec by its name.
 
-    fn = rewardspec.compile("specs/gdpo/math.yaml")
+    fn = rewardspec.compile("gdpo/math")
     fn({"correct": [1, 0], "tokens": [900, 5000]}, groups=2).advantages
 
     dialect: `trl`, `verl`, `openrlhf` or `nemo_rl` for the numerical conventions of that trainer (`Spec.under`). verl

@@ -43,7 +43,6 @@ app = typer.Typer(
     cls=_Commands,
     help="Check reward specs and compile them to one torch advantage function.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

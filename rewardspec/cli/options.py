@@ -8,13 +8,28 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.printing.lines import misuse
 
-Files = Annotated[list[Path], typer.Argument(help="Spec files (YAML), `-` for standard input.", show_default=False)]
-File = Annotated[Path, typer.Argument(help="A spec file (YAML), `-` for standard input.", show_default=False)]
+A_SPEC = "A spec file (YAML), the name of a published spec such as gdpo/math, or `-` for standard input."
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SPEC",
+        help="Spec files (YAML), folders of them, names of published specs such as gdpo/math, `-` for standard input.",
+        show_default=False,
+        autocompletion=completing.specs,
+    ),
+]
+File = Annotated[Path, typer.Argument(metavar="SPEC", help=A_SPEC, show_default=False, autocompletion=completing.specs)]
 Dialect = Annotated[
     str | None,
-    typer.Option(help="Compute as this trainer does: trl, verl, openrlhf or nemo_rl.", show_default=False),
+    typer.Option(
+        help="Compute as this trainer does: trl, verl, openrlhf or nemo_rl.",
+        show_default=False,
+        autocompletion=completing.dialects,
+    ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Import and run every function that the spec names.")]
 AllowPython = Annotated[
@@ -27,7 +42,9 @@ AllowPython = Annotated[
 ]
 Prefix = Annotated[str, typer.Option(help="The prefix of the columns that `rewardspec score` added.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set a constant of `define:`.")]
-TableOrJson = Annotated[str, typer.Option("--format", help="table or json.")]
+TableOrJson = Annotated[
+    str, typer.Option("--format", help="table or json.", autocompletion=completing.words("table", "json"))
+]
 TotalSteps = Annotated[int | None, typer.Option(help="The length of training.", min=1, show_default=False)]
 Rates = Annotated[
     str, typer.Option("--p", metavar="NAME=P,...", help="Success rates of columns or components with two values.")

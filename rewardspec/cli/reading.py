@@ -1,4 +1,4 @@
-"""The specs of a command: files, the files in folders, `-` for standard input."""
+"""The specs of a command: files, the files in folders, published specs by name, `-` for standard input."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rewardspec.cli.options import constants_of
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.language.files import MOST_BYTES, read_bytes, read_file
+from rewardspec.language.published import located
 from rewardspec.spec import Spec
 from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError
@@ -38,6 +39,7 @@ def expanded(paths: list[Path]) -> list[Path]:
     found = []
     for path in paths:
         if path != STDIN and path.is_dir():
+            _note(path)
             found += sorted(p for p in path.rglob("*.y*ml") if p.name != "prelude.yaml" and p.parent.name != "dialects")
         else:
             found.append(path)
@@ -50,7 +52,19 @@ def read_source(path: Path) -> tuple[Source | None, Report]:
     """The text of a spec file, None if it is too large or not UTF-8. Raises OSError."""
     if path == STDIN:
         return read_bytes(sys.stdin.buffer.read(MOST_BYTES + 1), NAME_OF_STDIN)
+    _note(path)
     return read_file(path)
+
+
+def _note(path: Path) -> None:
+    """Say which spec is read where a file here and a published spec could be meant."""
+    if note := located(path).note:
+        say(f"note: {note}", err=True)
+
+
+def is_published(path: Path) -> bool:
+    """Whether it is the name of a published spec, and no file."""
+    return path != STDIN and located(path).is_published
 
 
 def source_of(path: Path) -> tuple[Source | None, Report]:
@@ -58,7 +72,8 @@ def source_of(path: Path) -> tuple[Source | None, Report]:
     try:
         return read_source(path)
     except OSError as error:
-        misuse(f"cannot read {name_of(path)}: {error.strerror or error}")
+        hints = "".join(f"; {hint}" for hint in getattr(error, "__notes__", ()))
+        misuse(f"cannot read {name_of(path)}: {error.strerror or error}{hints}")
 
 
 def loaded(path: Path, settings: list[str], dialect: str | None = None) -> Spec:

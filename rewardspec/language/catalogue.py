@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rewardspec.language.declarations import Definition
 from rewardspec.language.prelude import dialects, prelude
+from rewardspec.language.published import name_of_published, published_files
 from rewardspec.language.shape import read_shape
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.resources import resource
@@ -19,7 +20,7 @@ from rewardspec.text.source import Source
 class Entry:
     """One line of `rewardspec list`. `kind`: scheme, definition, function, reward, dialect or spec.
 
-    name: as a spec writes it; for the kind `spec` its path under `specs/`. about: a description with its source.
+    name: as a spec or a command writes it. about: a description with its source.
     """
 
     kind: str
@@ -30,21 +31,20 @@ class Entry:
 def catalogue() -> list[Entry]:
     """All entries, by kind, in the order of the files."""
     shipped = prelude()
-    schemes = [d for d in shipped.values.values() if d.name != "measured"]
     parts = [shipped.values["measured"], *shipped.functions.values()]
     return [
-        *(Entry("scheme", d.name, _comment(d)) for d in schemes),
+        *(Entry("scheme", d.name, _comment(d)) for d in schemes()),
         *(Entry("definition", d.signature.span.text, _comment(d)) for d in parts),
         *(Entry("function", f.signature(name), f"{f.about}: {f.example}") for name, f in FUNCTIONS.items()),
         *(Entry("reward", found.signature, found.about) for found in all_rewards()),
         *(Entry("dialect", name, _about(resource(f"specs/dialects/{name}.yaml"))) for name in dialects()),
-        *(Entry("spec", path.relative_to(resource("specs")).as_posix(), _about(path)) for path in shipped_specs()),
+        *(Entry("spec", name_of_published(path), _about(path)) for path in published_files()),
     ]
 
 
-def shipped_specs() -> list[Path]:
-    """The paths of the published set-ups, one folder per paper."""
-    return sorted(path for path in resource("specs").glob("*/*.yaml") if path.parent.name != "dialects")
+def schemes() -> list[Definition]:
+    """The definitions of the prelude that `advantage:` can name, and the `total` that they normalise."""
+    return [found for found in prelude().values.values() if found.name != "measured"]
 
 
 def _comment(definition: Definition) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Mapping as Map
 from pathlib import Path
 from typing import Any
 
-from rewardspec.language.catalogue import shipped_specs
 from rewardspec.language.columns import NOT_OF_IDS
 from rewardspec.language.declarations import MOST_COMPONENTS, NO_LISTS, RESERVED
 from rewardspec.language.keys import (
@@ -23,8 +22,8 @@ from rewardspec.language.keys import (
     STATE,
     schema,
 )
+from rewardspec.language.published import name_of_published, nearest_published, published_files, published_names
 from rewardspec.language.state import MOST_STATES
-from rewardspec.resources import resource
 from rewardspec.syntax.expression import KEYWORDS
 
 Schema = dict[str, Any]  # a piece of JSON Schema
@@ -101,26 +100,25 @@ def _without(*keys: str) -> Schema:
     return {"properties": {key: False for key in keys}}
 
 
-def spec_like(name: str, like: str) -> str:
-    """The text of a published spec under another name.
+def spec_like(name: str, like: str) -> tuple[str, str]:
+    """The text of a published spec under another name, and the name that it is published by.
 
-    like: its path under `specs/`, its file name or its `name:`. Raises ValueError, with the choices, if no spec or
-    several match.
+    like: that name, its path under `specs/`, its file name or its `name:`. Raises ValueError, with the choices, if no
+    spec or several match.
     """
     found = {}
-    for path in shipped_specs():
-        place = path.relative_to(resource("specs")).with_suffix("").as_posix()
+    for path in published_files():
+        place = name_of_published(path)
         text = path.read_text(encoding="utf-8")
         own = re.search(r"^name: (.+)$", text, re.M)
-        if like in (place, path.stem, f"{place}.yaml", own and own[1]):
-            found[place] = (path, text)
+        if like in (place, path.stem, f"{place}.yaml", f"specs/{place}.yaml", own and own[1]):
+            found[place] = text
     if len(found) != 1:
-        known = ", ".join(found) or ", ".join(
-            p.relative_to(resource("specs")).with_suffix("").as_posix() for p in shipped_specs()
-        )
+        near = None if found else nearest_published(like)
+        known = near or ", ".join(found or published_names())
         raise ValueError(f"{'several specs are' if found else 'no spec is'} named {like!r}: {known}")
-    ((_, text),) = found.values()
-    return re.sub(r"^name: .+$", lambda _: f"name: {name}", text, count=1, flags=re.M)
+    ((place, text),) = found.items()
+    return re.sub(r"^name: .+$", lambda _: f"name: {name}", text, count=1, flags=re.M), place
 
 
 def is_name(name: str) -> bool:

@@ -1,9 +1,10 @@
-"""The text of a spec file, within limits."""
+"""The text of a spec file or of a published spec, within limits."""
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import PathLike
 
+from rewardspec.language.published import located, nearest_published
 from rewardspec.syntax.yaml import LARGEST_FILE
 from rewardspec.text.diagnostics import Report
 from rewardspec.text.source import Source
@@ -12,9 +13,19 @@ MOST_BYTES = LARGEST_FILE * 4
 
 
 def read_file(path: str | PathLike[str]) -> tuple[Source | None, Report]:
-    """The text of a file; None if it is too large or not UTF-8."""
-    with open(fspath(path), "rb") as file:  # a number would be an open file, and 0 the standard input
-        return read_bytes(file.read(MOST_BYTES + 1), str(path))
+    """The text of a file, or of the published spec of this name; None if it is too large or not UTF-8.
+
+    Raises OSError, with a note if a published spec has a similar name.
+    """
+    found = located(path)
+    try:
+        with open(found.path, "rb") as file:
+            return read_bytes(file.read(MOST_BYTES + 1), found.name)
+    except FileNotFoundError as error:
+        near = nearest_published(found.name)
+        if near is not None:
+            error.add_note(near)
+        raise
 
 
 def read_bytes(data: bytes, name: str) -> tuple[Source | None, Report]:

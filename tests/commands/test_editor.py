@@ -392,7 +392,7 @@ def test_every_key_of_the_schema_is_described():
 
 @pytest.mark.parametrize("like", ["papo", "papo/papo", "papo/papo.yaml", "rc-grpo", "two_stage"])
 def test_new_spec_like_a_published_one(like):
-    spec = rewardspec.loads(spec_like("mine", like))
+    spec = rewardspec.loads(spec_like("mine", like)[0])
     assert spec.name == "mine"
 
 

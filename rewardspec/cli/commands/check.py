@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rewardspec.api import check_text
+from rewardspec.cli import completing
 from rewardspec.cli.options import Files, Items, Rates, Set, TotalSteps, constants_of, one_of, sizes_of
 from rewardspec.cli.printing.lines import misuse, say, say_json
 from rewardspec.cli.reading import expanded, name_of, source_of
@@ -19,9 +20,20 @@ from rewardspec.text.shown import shown
 
 def command(
     files: Files,
-    format: Annotated[str, typer.Option(help="text, json, sarif or github.")] = "text",
+    format: Annotated[
+        str,
+        typer.Option(
+            help="text, json, sarif or github.", autocompletion=completing.words("text", "json", "sarif", "github")
+        ),
+    ] = "text",
     errors: Annotated[
-        list[str], typer.Option("--error", metavar="CODE", help="Treat this finding as an error; can be repeated.")
+        list[str],
+        typer.Option(
+            "--error",
+            metavar="CODE",
+            help="Treat this finding as an error; can be repeated.",
+            autocompletion=completing.findings,
+        ),
     ] = [],  # noqa: B006
     strict: Annotated[bool, typer.Option(help="Treat every finding as an error.")] = False,
     rates: Rates = "",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.options import AllowPython, Dialect, File, Set, Trust, allowed_by, constants_of
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.reading import keep, loaded
@@ -21,7 +22,9 @@ def command(
     target: Annotated[
         str | None,
         typer.Option(
-            help="Write the files for this trainer into the folder -o: trl, verl or openrlhf.", show_default=False
+            help="Write the files for this trainer into the folder -o: trl, verl or openrlhf.",
+            show_default=False,
+            autocompletion=completing.words("trl", "verl", "openrlhf"),
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --target: overwrite other files.")] = False,

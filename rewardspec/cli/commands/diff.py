@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rewardspec.cli.options import GroupBy, Items, Prefix, TableOrJson, TotalSteps, one_of, sizes_of
+from rewardspec.cli import completing
+from rewardspec.cli.options import A_SPEC, GroupBy, Items, Prefix, TableOrJson, TotalSteps, one_of, sizes_of
 from rewardspec.cli.printing.lines import misuse, say_json
 from rewardspec.cli.reading import check_stdin, loaded
 from rewardspec.groups.points import ITEMS
@@ -18,8 +19,8 @@ from rewardspec.prove.diff_on_log import LogDifference, difference_on_log
 
 
 def command(
-    before: Annotated[Path, typer.Argument(help="A spec file, `-` for standard input.", show_default=False)],
-    after: Annotated[Path, typer.Argument(help="The other spec file.", show_default=False)],
+    before: Annotated[Path, typer.Argument(help=A_SPEC, show_default=False, autocompletion=completing.specs)],
+    after: Annotated[Path, typer.Argument(help="The other spec.", show_default=False, autocompletion=completing.specs)],
     group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes to compare.")] = "2,3",
     items: Items = ITEMS,
     rollouts: Annotated[

@@ -8,7 +8,7 @@ import typer
 
 from rewardspec.cli.options import Files
 from rewardspec.cli.printing.lines import misuse, say
-from rewardspec.cli.reading import STDIN, complain, expanded, name_of, read_source
+from rewardspec.cli.reading import STDIN, complain, expanded, is_published, name_of, read_source
 from rewardspec.syntax.formatter import formatted
 
 
@@ -21,7 +21,11 @@ def command(
     Standard input is formatted to standard output.
     """
     changed, broken = [], False
-    for path in expanded(files):
+    paths = expanded(files)
+    if not is_check:
+        for name in filter(is_published, paths):
+            misuse(f"{name} is a published spec and is not rewritten: copy it with `rewardspec new NAME --like {name}`")
+    for path in paths:
         try:
             source, report = read_source(path)
             text = None if source is None else formatted(source, report)

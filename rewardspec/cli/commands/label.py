@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.options import Prefix, Set
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.printing.table import console, table
@@ -27,7 +28,12 @@ def command(
         ),
     ],
     spec: Annotated[
-        Path, typer.Argument(help="A spec file with `condition:`, `-` for standard input.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A spec with `condition:`: a file, a published name, `-` for standard input.",
+            show_default=False,
+            autocompletion=completing.specs,
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the fine-tuning set here.", show_default=False)],
     prefix: Prefix = PREFIX,

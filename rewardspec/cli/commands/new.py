@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.language.editor import is_name, spec_like
 from rewardspec.text.shown import shown
@@ -15,15 +16,23 @@ from rewardspec.text.shown import shown
 def command(
     name: Annotated[str, typer.Argument(help="Name of the new spec; the file is NAME.yaml.", show_default=False)],
     like: Annotated[
-        str, typer.Option(help="The published spec to copy, such as papo or gdpo/math.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The published spec to copy, such as open_r1 or gdpo/math; `rewardspec list specs` shows all.",
+            autocompletion=completing.published,
+        ),
     ] = "gdpo/math_conditioned",
 ) -> None:
-    """Write a new spec that is a copy of a published one."""
+    """Write a new spec that is a copy of a published one.
+
+    rewardspec new mine --like open_r1
+    """
     if not is_name(name):
         misuse(f"{name!r} is not a valid name: use letters, digits, `-`, `_` and `.`")
     path = Path(f"{name}.yaml")
     try:
-        text = spec_like(name, like)
+        text, place = spec_like(name, like)
         with open(path, "x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
@@ -32,4 +41,4 @@ def command(
         misuse(str(error))
     except OSError as error:
         misuse(f"cannot write {shown(path)}: {error.strerror or error}")
-    say(f"wrote {shown(path)}")
+    say(f"wrote {shown(path)}, a copy of {place}")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.options import (
     Dialect,
     GroupBy,
@@ -34,7 +35,10 @@ def command(
     spec: Annotated[
         list[Path],
         typer.Option(
-            "--spec", help="A spec file; a second one is compared with the first. By default the log's own spec."
+            "--spec",
+            metavar="SPEC",
+            help="A spec file, or a published name; a second one is compared with the first. By default the log's own.",
+            autocompletion=completing.specs,
         ),
     ] = [],  # noqa: B006  # typer reads it
     by: Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from rewardspec.cli import completing
 from rewardspec.cli.options import AllowPython, Set, TotalSteps, Trust, allowed_by
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.printing.table import console, table
@@ -26,7 +27,9 @@ def command(
     spec: Annotated[
         Path,
         typer.Argument(
-            help="A spec file whose components name reward functions, `-` for standard input.", show_default=False
+            help="A spec whose components name reward functions: a file, a published name, `-` for standard input.",
+            show_default=False,
+            autocompletion=completing.specs,
         ),
     ],
     rollouts: Annotated[

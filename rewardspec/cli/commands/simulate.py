@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.options import Files, GroupBy, Items, Prefix, Rates, Set, TableOrJson, one_of, sizes_of
 from rewardspec.cli.printing.counts import show_counts, show_replays, show_sweep
 from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
@@ -32,7 +33,12 @@ def command(
     format: TableOrJson = "table",
     scheme: Annotated[
         list[str],
-        typer.Option("--advantage", help="Simulate under this scheme instead of the spec's; can be repeated."),
+        typer.Option(
+            "--advantage",
+            metavar="SCHEME",
+            help="Simulate under this scheme instead of the spec's; can be repeated.",
+            autocompletion=completing.schemes,
+        ),
     ] = [],  # noqa: B006
     rates: Rates = "",
     sweep: Annotated[

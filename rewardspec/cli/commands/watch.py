@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.options import GroupBy, LogFormat, LogNames, Set, TotalSteps, names_of
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.reading import loaded
@@ -16,7 +17,14 @@ from rewardspec.cli.reading import loaded
 def command(
     run: Annotated[list[Path], typer.Argument(help="The folders or files that a run writes.", show_default=False)],
     spec: Annotated[
-        Path | None, typer.Option("--spec", help="A spec file. By default the log's own.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--spec",
+            metavar="SPEC",
+            help="A spec file, or a published name. By default the log's own.",
+            show_default=False,
+            autocompletion=completing.specs,
+        ),
     ] = None,
     every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 5.0,
     idle: Annotated[
