@@ -35,7 +35,9 @@ class _Commands(TyperGroup):
         if cmd_name not in self.list_commands(ctx):
             return None
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        one.command(cmd_name, cls=PlainCommand)(import_module(f"{COMMANDS}.{cmd_name}").command)
+        module = import_module(f"{COMMANDS}.{cmd_name}")
+        settings = getattr(module, "SETTINGS", None)
+        one.command(cmd_name, cls=PlainCommand, context_settings=settings)(module.command)
         return typer.main.get_command(one)
 
 

@@ -26,6 +26,14 @@ def published(incomplete: str) -> list[str]:
     return _beginning(incomplete, published_names())
 
 
+def words_of_explain(incomplete: str) -> list[str]:
+    """Everything that has a page, and beside it the spec files and folders here."""
+    from rewardspec.manual import names
+
+    found = _beginning(incomplete, names())
+    return [*found, *_files(incomplete)] if found else []
+
+
 def findings(incomplete: str) -> list[str]:
     """Codes of findings."""
     from rewardspec.lint import codes

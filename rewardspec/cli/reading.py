@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,7 +39,7 @@ def expanded(paths: list[Path]) -> list[Path]:
     check_stdin(*paths)
     found = []
     for path in paths:
-        if path != STDIN and path.is_dir():
+        if path != STDIN and os.path.isdir(path):
             _note(path)
             found += sorted(p for p in path.rglob("*.y*ml") if p.name != "prelude.yaml" and p.parent.name != "dialects")
         else:

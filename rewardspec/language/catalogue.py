@@ -33,8 +33,8 @@ def catalogue() -> list[Entry]:
     shipped = prelude()
     parts = [shipped.values["measured"], *shipped.functions.values()]
     return [
-        *(Entry("scheme", d.name, _comment(d)) for d in schemes()),
-        *(Entry("definition", d.signature.span.text, _comment(d)) for d in parts),
+        *(Entry("scheme", d.name, comment_of(d)) for d in schemes()),
+        *(Entry("definition", d.signature.span.text, comment_of(d)) for d in parts),
         *(Entry("function", f.signature(name), f"{f.about}: {f.example}") for name, f in FUNCTIONS.items()),
         *(Entry("reward", found.signature, found.about) for found in all_rewards()),
         *(Entry("dialect", name, _about(resource(f"specs/dialects/{name}.yaml"))) for name in dialects()),
@@ -47,7 +47,7 @@ def schemes() -> list[Definition]:
     return [found for found in prelude().values.values() if found.name != "measured"]
 
 
-def _comment(definition: Definition) -> str:
+def comment_of(definition: Definition) -> str:
     """The comment directly above a definition, as one line."""
     span = definition.signature.span
     number, _ = span.source.line_column(span.start)

@@ -20,12 +20,30 @@ if TYPE_CHECKING:
 
 MOST_COMPONENTS = 64
 MOST_LISTS = 8
-AXES = ("group", "batch", "components")
+AXES = {
+    "group": "the rollouts of one prompt: `mean(x)` is `mean(x, over=group)`, one value for each group",
+    "batch": "all rollouts of a step: `mean(x, over=batch)` is one value for the batch",
+    "components": "the values of a bundle: `sum(rewards, over=components)` is one value for each rollout",
+}
 NO_LISTS = frozenset({*AXES, "rollout"})  # names that no list can have
-GIVEN = (
-    *("step", "total_steps", "progress", "group_size", "batch_size"),
-    *("pi", "eps", "rewards", "weights", "missing", "copies"),
-)
+GIVEN = {
+    "step": "the step of training, a whole number from 0; the call passes it",
+    "total_steps": "the length of training in steps; the call passes it",
+    "progress": "`step / total_steps`, clipped to [0, 1]",
+    "group_size": "the number of rollouts in the group",
+    "batch_size": "the number of rollouts in the batch, kept or not",
+    "pi": "3.14159...",
+    "eps": "`numerics: eps`, which `zscore` adds to the standard deviation",
+    "rewards": "the bundle of all components: one value for each of them, after gate and `otherwise`",
+    "weights": "the bundle of the weights of all components",
+    "missing": "the missing value: `total if measured else missing`",
+    "copies": "how often a group is in the batch, 0 if it is dropped; in `advantage` and `guarantees` only",
+}
+OF_PLACES = {  # names with a meaning in some places alone
+    "advantage": "the advantage of the spec; in `guarantees` only",
+    "ignore": "`otherwise: ignore`: where the gate is closed, the component is missing and takes no part",
+    "position": "the place of an item in its list, from 1",
+}
 RESERVED = frozenset({*AXES, *GIVEN, "advantage", "raw", "ignore"})
 
 

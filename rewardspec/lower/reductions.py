@@ -82,7 +82,7 @@ def parameter_of(ctx: Context, expr: Call, keywords: dict[str, Expr], scope: Sco
 
 def check_axis(ctx: Context, chosen: Expr, scope: Scope) -> None:
     """Report a name after `over=` that is not an axis."""
-    axes = ("rollout", *AXES) if ctx.declared.lists else AXES
+    axes = ("rollout", *AXES) if ctx.declared.lists else (*AXES,)
     if isinstance(chosen, Name) and chosen.text not in ("rollout", *AXES, *scope.parameters):
         ctx.fail(
             "not-an-axis",

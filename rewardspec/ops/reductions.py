@@ -21,6 +21,12 @@ from rewardspec.ops.real import Real, TooClose, real, root
 
 ZERO = Fraction(0)
 REDUCED_BY = ("over", "where", "by")  # keywords of every reduction
+ARGUMENTS = {
+    "over": "what is reduced: `group` by default, `batch`, `components`, or `rollout` for the items of a list",
+    "where": "a condition: only values where it holds take part",
+    "by": "subdivides the group, or the batch, by equal values: `mean(x, by=task)` has a value for each rollout",
+    "ddof": "0 or 1, by default that of `numerics`: `std` and `var` divide by the count less this",
+}
 
 
 def _function(

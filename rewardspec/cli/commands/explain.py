@@ -1,22 +1,38 @@
-"""`rewardspec explain`: a spec's compiled expressions and graph, or the page of a finding."""
+"""`rewardspec explain`: a spec as compiled, or the page of a word."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rewardspec.cli.options import Dialect, File, Set, TableOrJson, TotalSteps, one_of
+from rewardspec.cli import completing
+from rewardspec.cli.options import Dialect, Set, TableOrJson, TotalSteps, one_of
 from rewardspec.cli.printing.lines import misuse, say, say_json
-from rewardspec.cli.reading import STDIN, loaded
-from rewardspec.lint import codes, page
-from rewardspec.text.diagnostics import did_you_mean
+from rewardspec.cli.reading import STDIN, is_published, loaded
+from rewardspec.text.diagnostics import nearest
 from rewardspec.text.shown import shown
+
+if TYPE_CHECKING:
+    from rewardspec.manual import Page
+    from rewardspec.spec import Spec
+
+SETTINGS = {"ignore_unknown_options": True}  # `explain --p` shows what the option of other commands means
 
 
 def command(
-    file: File,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SPEC|WORD",
+            help="A spec: a file, a published name, `-` for standard input. Or a word: a scheme, a function, a key, a "
+            "finding, an option.",
+            show_default=False,
+            autocompletion=completing.words_of_explain,
+        ),
+    ],
     at: Annotated[
         str,
         typer.Option(
@@ -30,16 +46,31 @@ def command(
 ) -> None:
     """Show a spec as compiled: its expressions, its graph, the level and domain of every value.
 
-    With the code of a finding instead of a file, show the page of that finding.
+    Of a word instead, show its page: a scheme (`grpo`), a function (`zscore`), a reward function
+    (`toolrl.correctness`), a published spec (`gdpo/math`), a finding (`phantom-gradient`), a key (`when`), an option
+    (`--p`).
     """
     one_of(format, "table", "json")
-    if file != STDIN and not file.exists() and _explain_finding(file):
+    if total_steps is not None and not at:
+        misuse("--total-steps needs --at: it says how many steps 100% are")
+    word, is_file = str(file), os.path.exists(file)
+    pages = [] if file == STDIN or is_file else _pages(word)
+    if pages and not is_published(file):
+        given = {"--at": at, "--dialect": dialect, "--set": set_}
+        for option in (name for name, value in given.items() if value):
+            misuse(f"{option} needs a spec, and {shown(word)!r} is none: it is a {pages[0].kind}")
+        _show_pages(pages, format)
         return
-    from rewardspec.cli.printing.table import console, table
+    if is_file and not file.suffix and "/" not in word and _pages(word):
+        say(f"note: `{shown(word)}` is the {'folder' if file.is_dir() else 'file'} here, not the page", err=True)
+    _explain(loaded(file, set_, dialect), at, total_steps, format, pages)
+
+
+def _explain(spec: Spec, at: str, total_steps: int | None, format: str, pages: list[Page]) -> None:
+    """Print a spec as compiled; of a published one its page first."""
     from rewardspec.prove.explain import HEADS, explain
     from rewardspec.prove.schedule import read_moments, schedule
 
-    spec = loaded(file, set_, dialect)
     moments, rows = [], []
     if at:
         try:
@@ -54,9 +85,12 @@ def command(
         run = [{"component": r[0], "what": r[1], "at": dict(zip(times, r[2:], strict=True))} for r in rows]
         say_json({**head, **found.to_json(), **({"over_the_run": run} if at else {})})
         return
+    from rewardspec.cli.printing.table import console, table
+
+    _show_pages(pages, format)
     out = console()
     out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
-    if spec.about:
+    if spec.about and not pages:
         for line in spec.about.split("\n"):
             out.print(f"  {shown(line)}", markup=False, highlight=False)
     out.print(f"  needs: {', '.join(found.needs) or 'nothing but its columns'}", markup=False, highlight=False)
@@ -72,12 +106,48 @@ def command(
     table(out, "Values", ("", *HEADS["values"][1:]), found.values)
 
 
-def _explain_finding(file: Path) -> bool:
-    """Print the page of a finding; False if `file` is not a code. An unknown code ends the command."""
-    text = page(file.name)
-    if text is not None:
-        say(f"{file.name}\n\n{text}")
-    elif file.name == str(file) and not file.suffix:
-        near = did_you_mean(file.name, codes(), "`rewardspec list findings` shows the codes that have a page")
-        misuse(f"no file and no page is named {file.name!r}: {near}")
-    return text is not None
+def _pages(word: str) -> list[Page]:
+    """The pages of a word; an unknown word that cannot be a file ends the command."""
+    from rewardspec.manual import names, pages_named
+    from rewardspec.manual.page import Page
+
+    if word.startswith("--"):
+        found = _option(word)
+        return [Page("option", word, found)]
+    pages = pages_named(word)
+    if pages or os.path.exists(word) or "/" in word or Path(word).suffix:
+        return pages
+    from rewardspec.syntax.foreign import NAMES
+
+    of_specs = {name.partition("/")[2]: name for name in names() if "/" in name}
+    near = of_specs.get(word) or nearest(word, names())
+    help = NAMES.get(word.lower()) or (f"did you mean `{near}`?" if near else None)
+    misuse(f"no file and no page is named {shown(word)!r}: {help or '`rewardspec list` shows the names'}")
+
+
+def _option(word: str) -> str:
+    """What an option means, by command, as Markdown. An unknown one ends the command."""
+    from rewardspec.cli import app
+
+    group: Any = typer.main.get_command(app)
+    context = typer.Context(group)
+    abouts: dict[str, dict[str, str]] = {}  # option to its meanings, each with the commands that have it
+    for name in group.list_commands(context):
+        for param in group.get_command(context, name).params:
+            for option in (one for one in param.opts if one.startswith("--")):
+                of = abouts.setdefault(option, {})
+                metavar = "" if param.is_flag else f" {param.metavar or param.name.upper()}"
+                about = f"`{option}{metavar}`: {param.help or ''}"
+                of[about] = f"{of[about]}, {name}" if about in of else name
+    if word not in abouts:
+        near = nearest(word, abouts)
+        misuse(f"no command has the option {shown(word)}{f': did you mean `{near}`?' if near else ''}")
+    return "\n\n".join(f"{about}\n\nIt is an option of {commands}." for about, commands in abouts[word].items())
+
+
+def _show_pages(pages: list[Page], format: str) -> None:
+    if format == "json":
+        say_json([{"kind": p.kind, "name": p.name, "page": p.body, "related": [*p.related]} for p in pages])
+        return
+    for page in pages:
+        say(f"{page.text}\n")
