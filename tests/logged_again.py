@@ -1,4 +1,4 @@
-"""The files of a rollout log, each computed again from itself alone, as docs/rollout_log.md does it."""
+"""The files of a rollout log, each computed again from itself alone, as docs/rollout_log.md does it, and replayed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,17 @@ def logged_files(folder):
         columns, about = table.to_pydict(), json.loads(table.schema.metadata[b"rewardspec"])
         again(columns, about)
         found[path.name] = columns, about
+    replayed(folder, [columns["rewardspec/advantage"] for columns, _ in found.values()])
     return found
+
+
+def replayed(folder, advantages):
+    """`rewardspec replay` of the folder, under the spec that is in it, gives the advantages that are in it."""
+    spec = rewardspec.replay(folder).specs[0]
+    sizes = [abs(value) for rows in advantages for value in flat(rows)]
+    assert spec.logged.rollouts == sum(map(len, advantages))
+    assert spec.logged.largest <= 1e-6 * max([1.0, *sizes])
+    assert spec.notes == (), "state and draws are those of the log"
 
 
 def again(columns, about):

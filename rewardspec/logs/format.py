@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.logs.columns import step_of
-from rewardspec.logs.run import Trained
+from rewardspec.logs.run import Advantage, Call, Trained
 from rewardspec.text.diagnostics import shorten
 
 Row = Mapping[str, Any]
@@ -51,7 +51,7 @@ class Rollout:
     values: dict[str, Any]
     group: Hashable | None = None
     step: int | None = None
-    advantage: float | None = None
+    advantage: Advantage = None
     place: tuple[Path, int] = (Path(), 0)
     chosen: Hashable | None = None
 
@@ -81,6 +81,7 @@ class Format:
     sharded: a step may be in several files.
     alone: each file is one batch, in the order that `choose` gives.
     spec: what a file was trained under. Raises BadLog.
+    call: how the batch of a file was computed, if each file is one. Raises BadLog.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Format:
     sharded: bool = False
     alone: bool = False
     spec: Callable[[Head], Trained | None] = lambda head: None
+    call: Callable[[Head], Call | None] = lambda head: None
 
 
 def step_in(row: Row, key: str = "step") -> int:

@@ -72,6 +72,13 @@ def head_of(path: Path, most: int = 1) -> Head:
     return Head(path, kind, rows, columns or list(dict.fromkeys(key for row in rows for key in row)), metadata, problem)
 
 
+def schema_of(path: Path) -> Head:
+    """The columns and the metadata of a file, without its rows. Raises BadLog, OSError."""
+    kind = kind_of(path)
+    columns, metadata = _schema(path, kind)
+    return Head(path, kind, (), columns, metadata)
+
+
 def records(path: Path, kind: str, only: Sequence[str] | None = None) -> Records:
     """The rows of a file with their numbers, from 1. Raises BadLog, OSError.
 

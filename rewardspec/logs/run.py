@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+Advantage: TypeAlias = float | list[float | None] | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the spec was called with, beside the rollouts of a batch.
+
+    fingerprint: of the spec. state: the one before the batch, of states with keys those of the batch; None for a spec
+    without. seed: of the draws of `refill`.
+    """
+
+    fingerprint: str
+    total_steps: int | None = None
+    seed: int = 0
+    state: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -16,15 +32,17 @@ class Step:
     groups: [N], what the rollouts of one prompt share.
     columns: name to [N] values as logged: rewards under the names of their functions, everything else that was
         measured, and `prompt` and `completion` if there is text. None is missing. An item of a list is in a list.
-    advantages: [N], what the trainer computed; None if that was not logged.
+    advantages: [N], what the trainer computed, a list where items have them; None if that was not logged.
     places: [N], the file and the row, from 1.
+    call: how they were computed, if the log says so.
     """
 
     number: int | None
     groups: Sequence[Hashable]
     columns: Mapping[str, Sequence[Any]]
-    advantages: Sequence[float | None] | None = None
+    advantages: Sequence[Advantage] | None = None
     places: Sequence[tuple[Path, int]] = field(default=(), repr=False)
+    call: Call | None = None
 
     def __len__(self) -> int:
         return len(self.groups)

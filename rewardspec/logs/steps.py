@@ -10,9 +10,9 @@ from typing import Any
 
 from rewardspec.logs.columns import group_id, listed, step_of
 from rewardspec.logs.format import PARQUET, Format, Head, Rollout, Row, number_in, text_of
-from rewardspec.logs.records import records
+from rewardspec.logs.records import records, schema_of
 from rewardspec.logs.rows import BadLog, Unread, located
-from rewardspec.logs.run import Step
+from rewardspec.logs.run import Call, Step
 from rewardspec.text.diagnostics import did_you_mean, shorten
 from rewardspec.text.shown import shown
 
@@ -128,10 +128,11 @@ def lacking(heads: Sequence[Head], form: Format, taken: Taken) -> list[str]:
 def read_steps(heads: Sequence[Head], form: Format, taken: Taken, columns: Sequence[str]) -> Iterator[Step]:
     """The steps of files in order, those of one number together. Raises BadLog, OSError."""
     for batch in form.settle(_merged(heads, form, taken)):
-        yield _step(batch, columns)
+        call = form.call(schema_of(batch[0].place[0])) if form.alone else None
+        yield _step(batch, columns, call)
 
 
-def _step(batch: Sequence[Rollout], columns: Sequence[str]) -> Step:
+def _step(batch: Sequence[Rollout], columns: Sequence[str], call: Call | None) -> Step:
     names = dict.fromkeys(columns)
     for rollout in batch:
         names.update(dict.fromkeys(rollout.values))
@@ -144,7 +145,7 @@ def _step(batch: Sequence[Rollout], columns: Sequence[str]) -> Step:
     held = {name: [_present(rollout.values.get(name)) for rollout in batch] for name in names}
     known = [rollout.advantage for rollout in batch]
     advantages = known if any(one is not None for one in known) else None
-    return Step(batch[0].step, groups, held, advantages, [rollout.place for rollout in batch])
+    return Step(batch[0].step, groups, held, advantages, [rollout.place for rollout in batch], call)
 
 
 def _present(value: Any) -> Any:

@@ -31,7 +31,9 @@ class Batch:
     """A step under a spec: N rollouts in P groups, as arrays.
 
     of: [N] the number of each rollout's group. sizes: [P].
-    advantages: [N]; of an advantage with a value for each item the mean over a rollout's items, 0 of none.
+    values: [N] the advantages; [M] of those with a value for each item, in the order of rollouts. items: [N] how many
+        of them each rollout has; None for one each.
+    advantages: [N]; of items their mean, 0 of none.
     low, high: [P] the least and greatest advantage of a group, of items if it has a value for each.
     before: [N] the advantage before the batch's normalisation; `advantages` if there is none, None if it is not known.
     rewards: name to [N], shaped values, of items their mean; NaN is missing.
@@ -44,6 +46,8 @@ class Batch:
     step: Step
     of: Codes
     sizes: Codes
+    values: Numbers
+    items: Codes | None
     advantages: Numbers
     low: Numbers
     high: Numbers
@@ -77,7 +81,7 @@ class Batch:
         columns = self.step.columns
         name = next((n for n in ("tokens", *ALIASES["tokens"]) if n in columns), None)
         if name is not None:
-            return np.array([np.nan if v is None else float(v) for v in columns[name]])
+            return np.array([_length(value) for value in columns[name]])
         texts = columns.get("completion")
         return None if texts is None else np.array([np.nan if t is None else float(len(t)) for t in texts])
 
@@ -89,12 +93,16 @@ def own_spec(trained: Trained) -> Spec:
 
 
 class SpecOverRun:
-    """A spec that is asked about the steps of a run, one after another. State goes from step to step."""
+    """A spec that is asked about the steps of a run, one after another.
+
+    State goes from step to step, unless the log has what the spec itself was called with. carried: whether it did.
+    """
 
     def __init__(self, spec: Spec, total_steps: int | None = None):
         self.spec, self.total_steps = spec, total_steps
         self.function = compile(spec)
         self.state: State | None = self.function.initial_state()
+        self.carried = False
         program = spec.program
         self.normalised = normalisation(program.graph, program.advantage) != "none"
         root, alone = without_batch(program.graph, program.advantage)
@@ -141,11 +149,11 @@ class SpecOverRun:
         """The step under the spec. place: of the step in the run, from 0: its number if it has none. Raises BadLog."""
         columns = self.columns(step, self.spec.columns)
         number = step.number if step.number is not None else place
-        moment: dict[str, Any] = {"step": number, "total_steps": max(self.total_steps or 0, number) or None}
+        moment = self._moment(step, number)
         codes: dict[object, int] = {}
         of = np.array([codes.setdefault(g, len(codes)) for g in step.groups], dtype=np.int64)
         try:
-            out = self.function(columns, of, **moment, state=self.state)
+            out = self.function(columns, of, **moment, state=self._before(step))
             right = self._ask(self.right, step, of, moment)
             before = self._ask(self.before, step, of, moment)
         except ValueError as error:
@@ -172,6 +180,8 @@ class SpecOverRun:
             step=step,
             of=of,
             sizes=np.bincount(of, minlength=count),
+            values=values,
+            items=lengths[level.name] if level.listed else None,
             advantages=advantages,
             low=low,
             high=high,
@@ -183,6 +193,24 @@ class SpecOverRun:
             right=None if right is None else right > 0,
             kept=out.kept.numpy(),
         )
+
+    def _moment(self, step: Step, number: int) -> dict[str, Any]:
+        """The moment of training at a step, and the seed of its draws, as the spec was called if the log says so."""
+        call, total = step.call, max(self.total_steps or 0, number) or None
+        if call is None:
+            return {"step": number, "total_steps": total}
+        own = call.fingerprint == self.spec.fingerprint
+        return {"step": number, "total_steps": (call.total_steps if own else None) or total, "seed": call.seed}
+
+    def _before(self, step: Step) -> State | None:
+        """The state before a step. Raises RolloutError for one in the log that does not fit."""
+        call = step.call
+        if self.state is None:
+            return None
+        if call is None or call.state is None or call.fingerprint != self.spec.fingerprint:
+            self.carried = True
+            return self.state
+        return self.function.checked_state(call.state)
 
     def _ask(
         self, function: AdvantageFunction | None, step: Step, of: Codes, moment: Mapping[str, Any]
@@ -206,6 +234,12 @@ def measure(spec: Spec, node: Node) -> AdvantageFunction | None:
 def _numbers(x: Any) -> Numbers:
     found: Numbers = x.double().numpy()
     return found
+
+
+def _length(tokens: Any) -> float:
+    """The tokens of a rollout; of a list, such as its turns, their sum."""
+    found = [tokens] if not isinstance(tokens, list) else tokens
+    return float("nan") if None in found else float(sum(found))
 
 
 def _sum(values: Numbers, rows: Codes, count: int) -> Numbers:

@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from rewardspec.logs.rows import BadLog
-from rewardspec.logs.run import Run, Step
+from rewardspec.logs.run import Advantage, Run, Step
 from rewardspec.runs.audit import Audit, Remark
-from rewardspec.runs.batches import Batch, SpecOverRun
+from rewardspec.runs.batches import Batch, Codes, SpecOverRun
 from rewardspec.runs.by import By, ByValue
 from rewardspec.runs.compare import AgainstAnother, Comparison
 from rewardspec.runs.components import ComponentHealth, Components
 from rewardspec.runs.health import StepHealth, health
+from rewardspec.runs.moments import Numbers
 from rewardspec.spec import Spec
 
 Progress = Callable[[int, int], None]  # steps, rollouts
@@ -72,6 +73,20 @@ class RunReplay:
         return found
 
 
+def _logged(advantages: Sequence[Advantage], items: Codes | None) -> Numbers | None:
+    """The advantages of a log as those of a batch, NaN where missing; None if they are of another level.
+
+    items: how many each rollout has; None for one each.
+    """
+    counts = [None] * len(advantages) if items is None else items.tolist()
+    flat: list[float | None] = []
+    for value, count in zip(advantages, counts, strict=True):
+        if (len(value) if isinstance(value, list) else None) != count:
+            return None
+        flat += value if isinstance(value, list) else [value]
+    return np.array([np.nan if value is None else value for value in flat], dtype=float)
+
+
 class _Pass:
     """One spec over the steps, as they come."""
 
@@ -88,17 +103,16 @@ class _Pass:
         self.audit.add(batch, number)
         if self.by is not None:
             self.by.add(batch)
-        logged = batch.step.advantages
-        if logged is not None and not any(isinstance(value, list) for value in logged):
-            theirs = np.array([np.nan if value is None else float(value) for value in logged])
-            apart = np.abs(theirs - batch.advantages)[~np.isnan(theirs)]
-            self.compared += len(apart)
+        theirs = None if batch.step.advantages is None else _logged(batch.step.advantages, batch.items)
+        if theirs is not None:
+            apart = np.abs(theirs - batch.values)[~np.isnan(theirs)]
+            self.compared += len(apart) if batch.items is None else len(batch.of)
             self.largest = max(self.largest, float(apart.max(initial=0.0)))
 
     def notes(self) -> Iterator[str]:
         for name, reason in self.audit.broken.unseen.items():
             yield f"the guarantee {name!r} was not looked at: {reason}"
-        if self.asked.state is not None:
+        if self.asked.carried:
             yield "its state begins at its first value, and steps that were not logged did not change it"
 
     def found(self) -> UnderSpec:

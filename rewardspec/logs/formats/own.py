@@ -13,7 +13,7 @@ from typing import Any
 
 from rewardspec.logs.format import PARQUET, Format, Head, Rollout, Row, number_in, step_in, without
 from rewardspec.logs.rows import BadLog
-from rewardspec.logs.run import Trained
+from rewardspec.logs.run import Call, Trained
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import shown
 
@@ -42,7 +42,8 @@ def _read(row: Row, path: Path) -> Iterator[Rollout]:
     if GROUP not in row:
         raise ValueError(f"has no `{GROUP}`")
     values = without(row, STEP, GROUP, ADVANTAGE, "rewardspec/rollout")
-    advantage = None if isinstance(row.get(ADVANTAGE), list) else number_in(row, ADVANTAGE)
+    listed = row.get(ADVANTAGE)
+    advantage = listed if isinstance(listed, list) else number_in(row, ADVANTAGE)
     yield Rollout(values, row[GROUP], step_in(row, STEP), advantage)
 
 
@@ -82,16 +83,25 @@ def _spec(head: Head) -> Trained | None:
     return Trained(text, known, advantage, dialect, total if isinstance(total, int) else None)
 
 
+def _call(head: Head) -> Call | None:
+    about = _about(head)
+    fingerprint, total, seed, state = (about.get(key) for key in ("fingerprint", "total_steps", "seed", "state"))
+    if not isinstance(fingerprint, str):
+        return None
+    return Call(
+        fingerprint,
+        total if isinstance(total, int) else None,
+        seed if isinstance(seed, int) else 0,
+        state if isinstance(state, dict) else None,
+    )
+
+
 def _lost(head: Head) -> Iterator[str]:
     about = _about(head)
     if about.get("text") in ("hash", "none"):
         yield f"texts: the run logged {'their hashes' if about['text'] == 'hash' else 'none'}"
     if isinstance(about.get("every"), int) and about["every"] > 1:
         yield f"steps: the run logged every {about['every']}th"
-    if about.get("state") is not None:
-        yield "state: the state of the spec before each batch is in the files' metadata alone"
-    if any(isinstance(row.get(ADVANTAGE), list) for row in head.rows):
-        yield "advantages: those of items are not read"
 
 
 OWN = Format(
@@ -106,4 +116,5 @@ OWN = Format(
     choose=_choose,
     alone=True,
     spec=_spec,
+    call=_call,
 )
