@@ -288,6 +288,7 @@ def replay(
     columns: Mapping[str, str] | None = None,
     group_by: str | None = None,
     total_steps: int | None = None,
+    output: str | PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> rewardspec.RunReplay:
     """What the steps of a logged run come to under one spec, or under two that are compared.
@@ -296,8 +297,9 @@ def replay(
 
     run: files, or the folders that they are in. specs: by default the one that the log has. by: a column by whose
     values groups are counted, too. format: what wrote the log, if that is not plain. columns: names of the spec to
-    names in the log. group_by: the column of the log that identifies the group. progress: called after each step with
-    the steps and rollouts so far. Raises SpecError, OSError, BadLog (a ValueError) for a log that lacks something.
+    names in the log. group_by: the column of the log that identifies the group. output: a page to write, one HTML file
+    that opens from disk. progress: called after each step with the steps and rollouts so far. Raises SpecError,
+    OSError, and these ValueErrors: BadLog for a log that lacks something, BadPath, NoLibrary if no page can be drawn.
     """
     from rewardspec.logs.open import open_run
     from rewardspec.logs.rows import BadLog
@@ -305,6 +307,10 @@ def replay(
     from rewardspec.runs.replay import replay
 
     paths = [run] if isinstance(run, str | PathLike) else run
+    if output is not None:
+        from rewardspec.pages.page import check_page
+
+        check_page(Path(output), [Path(path) for path in (*paths, *_files(specs))])
     opened = open_run([Path(path) for path in paths], format=format, columns=columns, group_by=group_by)
     given = [specs] if isinstance(specs, str | PathLike | Spec) else [*specs]
     found = [_spec(one) for one in given]
@@ -313,7 +319,18 @@ def replay(
             raise BadLog("the log does not have the spec that it was trained under: pass it")
         found = [own_spec(opened.spec)]
         total_steps = total_steps or opened.spec.total_steps
-    return replay(opened, found, by=by, total_steps=total_steps, progress=progress)
+    replayed = replay(opened, found, by=by, total_steps=total_steps, progress=progress)
+    if output is not None:
+        from rewardspec.pages.page import write_page
+        from rewardspec.pages.replay import replay_page
+
+        write_page(Path(output), replay_page(replayed, found))
+    return replayed
+
+
+def _files(given: Given | Sequence[Given]) -> list[str | PathLike[str]]:
+    specs = [given] if isinstance(given, str | PathLike | Spec) else given
+    return [one for one in specs if not isinstance(one, Spec)]
 
 
 def _spec(given: Given) -> Spec:

@@ -62,6 +62,11 @@ LogNames = Annotated[
     typer.Option("--columns", metavar="NAME=NAME,...", help="Names of the spec, and what they are called in the log."),
 ]
 
+PageFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Also write a page: one HTML file that opens from disk.", show_default=False),
+]
+
 Items = Annotated[
     int,
     typer.Option("--items", help="The most items of a list: longer ones are not tried.", min=0, max=16),

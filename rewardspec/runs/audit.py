@@ -46,7 +46,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark of the audit. rollouts: those that show it best, with step, group, file, row and values."""
+    """A remark of the audit. rollouts: those that show it best, with step, group, file, row and values.
+
+    `rollout` is the place of a rollout in its step, from 0, and `group` that of its group.
+    """
 
     code: str
     severity: str
@@ -80,7 +83,7 @@ def shown(batch: Batch, number: int, rows: Codes | Sequence[int]) -> list[Row]:
     """Rollouts of a step, with what the spec made of them."""
     found = []
     for i in map(int, rows):
-        row: Row = {"step": number, "group": int(batch.of[i])}
+        row: Row = {"step": number, "group": int(batch.of[i]), "rollout": i}
         if batch.step.places:
             path, line = batch.step.places[i]
             row |= {"file": str(path), "row": line}

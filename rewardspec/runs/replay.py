@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 
@@ -14,11 +14,14 @@ from rewardspec.runs.batches import Batch, Codes, SpecOverRun
 from rewardspec.runs.by import By, ByValue
 from rewardspec.runs.compare import AgainstAnother, Comparison
 from rewardspec.runs.components import ComponentHealth, Components
-from rewardspec.runs.health import StepHealth, health
+from rewardspec.runs.health import StepHealth, health, mean_over
 from rewardspec.runs.moments import Numbers
 from rewardspec.spec import Spec
 
 Progress = Callable[[int, int], None]  # steps, rollouts
+
+# what of the steps has a mean over the groups of a run
+MEANS = tuple(f.name for f in fields(StepHealth) if f.name not in ("step", "rollouts", "groups"))
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class RunReplay:
 
         specs = [
             {"name": s.name, "fingerprint": s.fingerprint, "outcome": s.outcome, "logged": asdict(s.logged)}
-            | {"notes": list(s.notes)}
+            | {"notes": list(s.notes), "means": {name: mean_over(s.steps, name) for name in MEANS}}
             for s in self.specs
         ]
         found: dict[str, object] = {"format": self.run.format, "lost": list(self.run.lost), "specs": specs}

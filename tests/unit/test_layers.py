@@ -13,6 +13,7 @@ LAYERS = [  # of docs/design.md, from the top; rooms of one layer do not know ea
     {"api"},
     {"manual"},
     {"adapters"},
+    {"pages"},
     {"runs"},
     {"lint"},
     {"prove"},

@@ -15,6 +15,7 @@ from rewardspec.cli.options import (
     GroupBy,
     LogFormat,
     LogNames,
+    PageFile,
     Set,
     TableOrJson,
     TotalSteps,
@@ -23,6 +24,7 @@ from rewardspec.cli.options import (
 )
 from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
 from rewardspec.cli.reading import STDIN, check_stdin, complain, loaded
+from rewardspec.cli.writing import check_page, write_page
 from rewardspec.logs.run import Run
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import SpecError
@@ -60,11 +62,12 @@ def command(
     total_steps: TotalSteps = None,
     set_: Set = [],  # noqa: B006
     dialect: Dialect = None,
+    output: PageFile = None,
     format: TableOrJson = "table",
 ) -> None:
     """Replay a logged run: the health of its groups, its components, an audit, and another spec on the same rollouts.
 
-    rewardspec replay completions/ --spec spec.yaml --spec other.yaml --fail-on warning
+    rewardspec replay completions/ --spec spec.yaml --spec other.yaml --fail-on warning -o report.html
     """
     one_of(format, "table", "json")
     check_stdin(*spec)
@@ -82,6 +85,7 @@ def command(
         conditions = [condition_of(text) for text in fail_on.split(",") if text.strip()]
     except ValueError as error:
         misuse(f"--fail-on: {error}")
+    check_page(output, *run, *spec)
     specs = [loaded(path, set_, dialect) for path in spec]
     try:
         opened = open_run(run, format=from_, columns=names_of(columns), group_by=group_by)
@@ -99,6 +103,10 @@ def command(
         suggestions = suggested(opened, specs[0], found.specs[0], total_steps) if suggest else ()
         if show:
             say_over("")
+        if output is not None:
+            from rewardspec.pages.replay import replay_page
+
+            write_page(output, replay_page(found, specs, suggestions if suggest else None))
     except (BadLog, OSError) as error:
         misuse(str(error))
     if format == "json":
