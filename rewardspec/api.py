@@ -259,6 +259,7 @@ def score(
     prefix: str | None = None,
     restart: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    processes: int | None = None,
 ) -> rewardspec.Summary:
     """Score the completions of a file, write them with rewards and advantages, and return a summary.
 
@@ -267,8 +268,9 @@ def score(
     rollouts: JSON lines or Parquet with `prompt`, `completion` and the columns that the functions read. output: these
     rows, with `scored/NAME` and `scored/advantage`. allow_python: modules, or `module:function`, that `python:` may
     name; True for all. restart: discard the results of an interrupted run. progress: called with the number of rows
-    done and the number of all rows. Raises SpecError, OSError, and these ValueErrors: NotAllowed, BadLog, BadPath,
-    ScoringError.
+    done and the number of all rows. processes: how many run reward functions; by default one, or, for many rows and
+    functions of rewardspec that only compute, one for each core. Raises SpecError, OSError, and these ValueErrors:
+    NotAllowed, BadLog, BadPath, ScoringError.
     """
     from rewardspec.logs.columns import PREFIX
     from rewardspec.scoring.score import score
@@ -276,7 +278,7 @@ def score(
     shown = progress or (lambda done, of: None)
     files = Path(rollouts), Path(output)
     added = PREFIX if prefix is None else prefix
-    return score(_spec(spec), *files, group_by, total_steps, shown, allow_python, added, restart)
+    return score(_spec(spec), *files, group_by, total_steps, shown, allow_python, added, restart, processes)
 
 
 def replay(

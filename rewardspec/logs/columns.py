@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from rewardspec.language.declarations import Column
-from rewardspec.logs.rows import BadLog, Rows
+from rewardspec.logs.rows import BadLog
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import did_you_mean, shorten
 from rewardspec.text.shown import shown
@@ -33,30 +34,32 @@ def flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**inner, **row} if isinstance(inner, Mapping) else row
 
 
-def group_key(rows: Rows, found: Sequence[str], group_by: str | None, read: Collection[str] = ()) -> str:
+def group_key(
+    path: Path, top: Sequence[str], found: Sequence[str], group_by: str | None, read: Collection[str] = ()
+) -> str:
     """The column that identifies groups. Raises BadLog.
 
-    read: the names of the spec's columns in the file. They hold rewards, so they are used only if `group_by` names
-    them, and so are columns under `rewards`.
+    top: the keys of the rows. found: these, and those under `rewards`. read: the names of the spec's columns in the
+    file. They hold rewards, so they are used only if `group_by` names them, and so are columns under `rewards`.
     """
-    own = [key for key in GROUP_KEYS if key in rows.columns]
+    own = [key for key in GROUP_KEYS if key in top]
     key = group_by or next((key for key in own if key not in read), None)
     if key is None or key not in found:
         wanted = f"`{shorten(group_by)}`" if group_by else " or ".join(f"`{k}`" for k in GROUP_KEYS)
         but = "".join(f" (the spec reads `{k}`: use --group-by {k} to group by it)" for k in own)
         raise BadLog(
-            f"{shown(rows.path)} has no column {wanted} that identifies groups{but if not group_by else ''}; "
+            f"{shown(path)} has no column {wanted} that identifies groups{but if not group_by else ''}; "
             f"it has {listed(found)}"
         )
     return key
 
 
-def step_key(rows: Rows) -> str | None:
-    return next((key for key in STEP_KEYS if key in rows.columns), None)
+def step_key(top: Sequence[str]) -> str | None:
+    return next((key for key in STEP_KEYS if key in top), None)
 
 
 def held_as(
-    rows: Rows, spec: Spec, names: Sequence[str], found: Sequence[str], prefix: str, lacking: str
+    path: Path, spec: Spec, names: Sequence[str], found: Sequence[str], prefix: str, lacking: str
 ) -> dict[str, Any]:
     """The name of each column in the file, scored columns first. Raises BadLog, which names all missing columns.
 
@@ -72,7 +75,7 @@ def held_as(
         else:
             held[name] = called
     if gaps:
-        lacks = f"{shown(rows.path)} has no column {', '.join(gaps)}, which {spec.name} {lacking}"
+        lacks = f"{shown(path)} has no column {', '.join(gaps)}, which {spec.name} {lacking}"
         raise BadLog(f"{lacks}; it has {listed(found)}")
     return held
 

@@ -132,7 +132,11 @@ def replace(output: Path, write: Callable[[Path], None]) -> None:
     """Write a file under a temporary name and rename it when complete; it keeps the old file's permissions."""
     partial = beside(output, WRITING)
     partial.unlink(missing_ok=True)
-    write(partial)
+    try:
+        write(partial)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     if output.exists():
         os.chmod(partial, stat.S_IMODE(output.stat().st_mode))
     with open(partial, "rb+") as file:

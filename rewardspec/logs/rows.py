@@ -1,11 +1,10 @@
-"""The rows of a file of rollouts, JSON lines or Parquet; lines that cannot be read are kept with the reason."""
+"""A row of a file of rollouts, JSON lines or Parquet; a line that cannot be read is kept with the reason."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,71 +29,10 @@ class Unread:
     text: str
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a file, in order; row numbers start at 1, like line numbers.
-
-    texts: the lines of a JSON lines file, without line breaks. table: the pyarrow Table of a Parquet file.
-    """
-
-    path: Path
-    rows: Sequence[dict[str, Any] | Unread]
-    texts: Sequence[str] | None = None
-    table: Any = field(default=None, repr=False)
-
-    @property
-    def columns(self) -> list[str]:
-        return list(dict.fromkeys(key for row in self.rows if isinstance(row, dict) for key in row))
-
-    def digests(self) -> list[str]:
-        """A hash of each row, 16 hexadecimal digits."""
-        if self.texts is not None:
-            held = (text.encode("utf-8", "surrogateescape") for text in self.texts)
-        else:
-            held = (json.dumps(row, sort_keys=True, default=repr).encode() for row in map(_content, self.rows))
-        return [hashlib.blake2b(one, digest_size=8).hexdigest() for one in held]
-
-
-def _content(row: dict[str, Any] | Unread) -> object:
-    return row if isinstance(row, dict) else row.text
-
-
-def read_rows(path: Path) -> Rows:
-    """The rows of a file: Parquet if it starts with Parquet's magic bytes, else JSON lines. Raises BadLog, OSError."""
-    with open(path, "rb") as file:
-        head = file.read(4)
-        if head != b"PAR1":
-            if path.suffix.lower() in PARQUET:
-                why = "it looks like JSON lines: name it .jsonl" if head[:1] == b"{" else "it does not start with PAR1"
-                raise BadLog(f"{shown(path)} is not a Parquet file: {why}")
-            return _json_lines(path, _lines(path, head + file.read()))
-    return _parquet(path)
-
-
-def read_lines(path: Path) -> list[bytes]:
-    """The lines of a JSON lines file. Raises BadLog for another kind of file, OSError."""
-    return _lines(path, path.read_bytes())
-
-
-def _lines(path: Path, data: bytes) -> list[bytes]:
-    packed = next((kind for start, kind in PACKED.items() if data.startswith(start)), None)
-    kind = f"is compressed ({packed}): unpack it first" if packed else unlike(data)
-    if kind:
-        raise BadLog(f"{shown(path)} {kind}")
-    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    return lines if lines[-1] else lines[:-1]
-
-
-def _json_lines(path: Path, lines: Sequence[bytes]) -> Rows:
-    texts = [line.decode("utf-8", "surrogateescape").rstrip("\r") for line in lines]
-    rows = [row_of(text) for text in texts]
-    unread = [row for row in rows if isinstance(row, Unread)]
-    if len(unread) == len(rows):
-        first = next((i for i, row in enumerate(unread) if row.text.strip()), None)
-        if first is None:
-            raise BadLog(f"{shown(path)} has no rollouts: its lines are empty")
-        raise BadLog(f"{shown(path)}:{first + 1}: {unread[first].reason}; the file {_no_lines(texts[first])}")
-    return Rows(path, rows, texts)
+def wrong_kind(head: bytes) -> str | None:
+    """Why a file with these first bytes cannot be lines of UTF-8 text, with the fix; None if it can."""
+    packed = next((kind for start, kind in PACKED.items() if head.startswith(start)), None)
+    return f"is compressed ({packed}): unpack it first" if packed else unlike(head)
 
 
 def unlike(data: bytes) -> str | None:
@@ -114,7 +52,7 @@ def unlike(data: bytes) -> str | None:
     return None
 
 
-def _no_lines(text: str) -> str:
+def no_lines(text: str) -> str:
     """What a text is if none of its lines is a JSON object, with the fix."""
     start = text.lstrip()[:1]
     if start == "[":
@@ -175,34 +113,6 @@ def _is_deep(value: object) -> bool:
     return any(isinstance(v, dict | list) for v in layer)
 
 
-def _parquet(path: Path) -> Rows:
-    try:
-        import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise BadLog("reading Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
-    try:
-        table = pyarrow.parquet.ParquetFile(path).read()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise BadLog(f"{shown(path)} is not a readable Parquet file: {shorten(str(error), 80)}") from None
-    names = table.column_names
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise BadLog(f"{shown(path)} has two columns called `{shorten(twice)}`")
-    if not table.num_rows:
-        raise BadLog(f"{shown(path)} has no rollouts: it has no rows")
-    columns: list[list[Any]] = []
-    for name in names:
-        try:
-            columns.append(table.column(name).to_pylist())
-        except (ValueError, OverflowError, ImportError, pyarrow.ArrowException) as error:
-            raise BadLog(
-                f"column `{shorten(name)}` of {shown(path)} cannot be read: {shorten(str(error), 80)}"
-            ) from None
-    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-    written = [f.name for f in table.schema if (f.metadata or {}).items() >= JSON_TEXT.items()]
-    return Rows(path, [unfolded(row, written) for row in rows] if written else rows, table=table)
-
-
 def unfolded(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | Unread:
     """A row with the JSON text of these columns parsed."""
     found = dict(row)
@@ -220,8 +130,3 @@ def located(path: Path, problems: Sequence[tuple[int, str]], most: int = 8) -> s
     told = [f"{shown(path)}:{number}: {reason}" for number, reason in problems[:most]]
     more = len(problems) - len(told)
     return "\n".join([*told, *([f"and {more:,} more"] if more else [])])
-
-
-def each_row(rows: Rows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows that are rollouts, with their numbers."""
-    return ((number, row) for number, row in enumerate(rows.rows, 1) if isinstance(row, dict))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from rewardspec.logs.columns import PREFIX, flat, group_id, group_key, held_as, step_key, step_of, values_of
+from rewardspec.logs.names import Keys, read_by_names
+from rewardspec.logs.parts import BATCH, RolloutFile, opened
 from rewardspec.logs.rollout_log import about_of
-from rewardspec.logs.rows import BadLog, Unread, each_row, located, read_rows
+from rewardspec.logs.rows import BadLog, Unread, located
 from rewardspec.prove.liveness import Liveness
 from rewardspec.spec import Spec, compile
 
@@ -33,35 +35,82 @@ def read_log(path: Path, spec: Spec, group_by: str | None = None, prefix: str = 
     """The rollouts of a JSON lines or Parquet file, as TRL, verl or `rewardspec score` write them.
 
     A column is found by its name, with or without `prefix`, at the top of a row or under `rewards`. Rollouts of one
-    prompt and step are a group. Raises BadLog, which names the wrong rows, and OSError.
+    prompt and step are a group. Prompts and completions are not kept. Raises BadLog, which names the wrong rows, and
+    OSError.
     """
-    rows = read_rows(path)
-    problems = [(n, row.reason) for n, row in enumerate(rows.rows, 1) if isinstance(row, Unread) and row.text.strip()]
-    flatted = [(number, flat(row)) for number, row in each_row(rows)]
-    found = list(dict.fromkeys(key for _, row in flatted for key in row))
-    try:
-        held = held_as(rows, spec, spec.columns, found, prefix, "reads")
-        key, step = group_key(rows, found, group_by, held.values()), step_key(rows)
-    except BadLog as error:
-        raise BadLog("\n".join([*([located(path, problems)] if problems else []), str(error)])) from None
-    about = (None if rows.table is None else about_of(rows.table.schema)) or {}
-    log = Log({name: [] for name in held}, [], [], about)
-    for number, row in flatted:
+
+    def choose(keys: Keys) -> _Names:
+        top, found = list(keys.top), list(keys.found)
         try:
-            of = step  # the field that an error is about
-            moment = step_of(row.get(step)) if step else 0
-            of = key
-            group = group_id(row.get(key))
-            for name, of in held.items():
-                log.columns[name].append(values_of(spec.program.columns[name], row.get(of)))
-        except ValueError as error:
-            problems.append((number, f"`{of}` {error}"))
-            continue
-        log.groups.append((moment, group))
-        log.steps.append(moment)
+            held = held_as(path, spec, spec.columns, found, prefix, "reads")
+            return group_key(path, top, found, group_by, held.values()), step_key(top), held
+        except BadLog as error:
+            raise _Lacking(str(error)) from None
+
+    with opened(path) as file:
+        about = (None if file.schema is None else about_of(file.schema)) or {}
+        try:
+            return read_by_names(file, choose, lambda names, passing: _read(file, spec, names, passing, about))
+        except _Lacking as error:
+            unread = _unread(file)
+            raise BadLog("\n".join([*([located(path, unread)] if unread else []), str(error)])) from None
+
+
+_Names = tuple[str, str | None, dict[str, str]]  # of the group, of the step, of each column
+
+
+class _Lacking(BadLog):
+    """The file has no column that is needed."""
+
+
+def _read(
+    file: RolloutFile, spec: Spec, names: _Names, passing: Callable[[Keys], None], about: Mapping[str, Any]
+) -> Log:
+    key, step, held = names
+    log = Log({name: [] for name in held}, [], [], about)
+    columns = [(log.columns[name], spec.program.columns[name], called) for name, called in held.items()]
+    known: dict[Hashable, Hashable] = {}  # each group once: it can be a whole prompt
+    problems: list[tuple[int, str]] = []
+    for part in file.parts(BATCH):
+        rows = part.rows()
+        keys = Keys()
+        keys.add(rows)
+        passing(keys)
+        for number, row in enumerate(rows, part.first + 1):
+            if isinstance(row, Unread):
+                problems += [(number, row.reason)] if row.text.strip() else []
+                continue
+            values = flat(row)
+            try:
+                of = step  # the field that an error is about
+                moment = step_of(values.get(step)) if step else 0
+                of = key
+                group = (moment, group_id(values.get(key)))
+                found = []
+                for _, column, of in columns:
+                    found.append(values_of(column, values.get(of)))
+            except ValueError as error:
+                problems.append((number, f"`{of}` {error}"))
+                continue
+            for (kept, _, _), value in zip(columns, found, strict=True):
+                kept.append(value)
+            log.groups.append(known.setdefault(group, group))
+            log.steps.append(moment)
+    if not log.steps and not problems:
+        raise file.without_rows()
     if problems:
-        raise BadLog(located(path, sorted(problems)))
+        raise BadLog(located(file.path, problems))
     return log
+
+
+def _unread(file: RolloutFile) -> list[tuple[int, str]]:
+    """The rows that are no rollouts, with the reasons."""
+    return [
+        (number, row.reason)
+        for part in file.parts(BATCH)
+        for number, row in enumerate(part.rows(), part.first + 1)
+        if isinstance(row, Unread) and row.text.strip()
+    ]
 
 
 @dataclass(frozen=True)

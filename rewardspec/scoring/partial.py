@@ -1,19 +1,23 @@
 """The rewards that a run has measured so far, in a file next to its output, from which an interrupted run resumes.
 
 The first line is a heading: the spec and the versions of its reward functions. Every other line has the number of a
-row, a hash of it, and its outcome.
+row, a hash of it, and its outcome. The last line of a row counts. The lines stay on disk: in memory is where they are.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rewardspec.logs.outputs import beside, replace
+from rewardspec.logs.parts import Part
 from rewardspec.logs.rows import BadLog
+from rewardspec.scoring.measure import Outcome
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import shown
 
@@ -21,85 +25,92 @@ SUFFIX = ".partial"
 FORMAT = 2
 LARGEST = sys.float_info.max
 
-Outcome = dict[str, Any] | str  # values by column, or the reason for none
-
 
 class Partial:
-    """The outcomes of rows, by index: those of an earlier run first, then those that are added.
+    """The outcomes of an earlier run, and a file to which those of this run are added.
 
     heading: texts that identify the run. An outcome of an earlier run is used if the heading is equal and the row has
-    not changed. digests: hashes of the rows. names: the measured columns, and whether each holds lists. restart:
+    not changed. count: the rows of the file. names: the measured columns, and whether each holds lists. restart:
     ignore an earlier run. Raises BadLog for an earlier run with another heading.
     """
 
     def __init__(
-        self,
-        output: Path,
-        heading: Mapping[str, Any],
-        digests: Sequence[str],
-        names: Mapping[str, bool],
-        restart: bool = False,
+        self, output: Path, heading: Mapping[str, Any], count: int, names: Mapping[str, bool], restart: bool = False
     ):
-        self.path, self.digests = beside(output, SUFFIX), digests
-        self.outcomes: dict[int, Outcome] = {}
-        self.stale = 0  # lines of rows that have changed
-        if not restart:
-            self._resume(dict(heading), names)
-        self.resumed = len(self.outcomes)
-        lines = [json.dumps({"rewardspec": FORMAT, **heading}), *map(self._line, self.outcomes)]
+        self.path = beside(output, SUFFIX)
+        self.places = array("q", bytes(8 * count))  # where the line of each row begins; 0 if there is none
+        self.beyond = 0  # lines of rows that are no longer in the file
+        head = {"rewardspec": FORMAT, **heading}
+        if restart or not self._resume(head, names):
+            replace(self.path, lambda path: _write(path, json.dumps(head) + "\n"))
+        self._file = open(self.path, "ab")  # noqa: SIM115
+        self._earlier = open(self.path, "rb")  # noqa: SIM115
 
-        def write(path: Path) -> None:
-            path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    def of(self, part: Part) -> dict[int, tuple[str, Outcome]]:
+        """The digests and outcomes that an earlier run had for rows of a part, by their places in it."""
+        found = {}
+        for i, place in enumerate(self.places[part.first : part.first + len(part)]):
+            if place:
+                self._earlier.seek(place)
+                _, digest, outcome = json.loads(self._earlier.readline())
+                found[i] = (digest, outcome)
+        return found
 
-        replace(self.path, write)
-        self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
-
-    def add(self, found: Mapping[int, Outcome]) -> None:
-        """Add outcomes and write them to the file."""
-        self.outcomes |= found
-        self._file.writelines(self._line(place) + "\n" for place in found)
+    def add(self, lines: Sequence[str]) -> None:
+        """Add the lines of rows that were measured."""
+        self._file.write("".join(lines).encode())
         self._file.flush()
 
     def close(self) -> None:
         self._file.close()
+        self._earlier.close()
 
     def remove(self) -> None:
         self.close()
         self.path.unlink(missing_ok=True)
 
-    def _line(self, place: int) -> str:
-        return json.dumps([place + 1, self.digests[place], self.outcomes[place]])
-
-    def _resume(self, heading: dict[str, Any], names: Mapping[str, bool]) -> None:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return
-        first, *lines = data.split(b"\n")
-        if not lines:  # the run ended before its heading was written
-            return
-        before = _read(first)
-        if not isinstance(before, dict) or before.get("rewardspec") != FORMAT:
+    def _resume(self, head: dict[str, Any], names: Mapping[str, bool]) -> bool:
+        """Whether an earlier run's file is continued; then `places` are filled."""
+        if not self.path.exists():
+            return False
+        with open(self.path, "rb") as file:
+            first = file.readline()
+            if not first.endswith(b"\n"):  # the run ended before its heading was written
+                return False
+            before = _read(first)
+            if not isinstance(before, dict) or before.get("rewardspec") != FORMAT:
+                raise BadLog(
+                    f"{shown(self.path)} is not the file of an interrupted run of this version: move it away, or "
+                    "overwrite it with --restart"
+                )
+            at = whole = file.tell()
+            rows = 0
+            for line in file:
+                if line.endswith(b"\n"):  # else it was being written
+                    match _read(line):
+                        case [int(number), str(_), dict() | str() as outcome] if _is_outcome(outcome, names):
+                            if 0 < number <= len(self.places):
+                                rows += not self.places[number - 1]
+                                self.places[number - 1] = at
+                            else:
+                                self.beyond += 1
+                    whole = at + len(line)
+                at += len(line)
+        differing = _differences(before, head)
+        if differing and rows + self.beyond:
             raise BadLog(
-                f"{shown(self.path)} is not the file of an interrupted run of this version: move it away, or overwrite "
-                "it with --restart"
-            )
-        found = {}
-        for line in lines[:-1]:  # the last line is incomplete or empty
-            match _read(line):
-                case [int(number), str(digest), dict() | str() as outcome] if _is_outcome(outcome, names):
-                    if 0 < number <= len(self.digests) and self.digests[number - 1] == digest:
-                        found[number - 1] = outcome
-                    else:
-                        self.stale += 1
-        differing = _differences(before, {"rewardspec": FORMAT, **heading})
-        if differing and (found or self.stale):
-            raise BadLog(
-                f"{shown(self.path)} has {len(found) + self.stale:,} rows of an interrupted run with "
+                f"{shown(self.path)} has {rows + self.beyond:,} rows of an interrupted run with "
                 f"another {'; another '.join(differing)}. Resume with the same inputs, name another output, or measure "
                 "all rows again with --restart"
             )
-        self.outcomes = {} if differing else dict(sorted(found.items()))
+        if differing:
+            return False
+        os.truncate(self.path, whole)  # the last line was being written
+        return True
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def _read(line: bytes) -> object:

@@ -1,19 +1,30 @@
-"""Scored rows, written as JSON lines or Parquet."""
+"""Scored rows, written as JSON lines or Parquet while the file that they are from is read again."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
 
 from rewardspec.logs.outputs import BadPath, replace
-from rewardspec.logs.rows import JSON_TEXT, PARQUET, BadLog, Rows, Unread
+from rewardspec.logs.parts import Part, RolloutFile
+from rewardspec.logs.rows import PARQUET, BadLog, Unread
+from rewardspec.scoring.packed import Packed, Ragged, plain
+from rewardspec.scoring.parquet import Kinds, NotOfType, added_field, column_name, converted, schema_of
+from rewardspec.scoring.table import Table
 from rewardspec.text.shown import shown
 
 LINES = (".jsonl", ".ndjson", ".json", ".jsonlines", "")
+AT_ONCE = 4096  # rows between two writes, and the rows of a row group of Parquet
+
+Write = Callable[[Part, "np.ndarray[Any, Any]", Mapping[str, Sequence[Any]]], None]
 
 
 def check_format(output: Path) -> None:
@@ -30,43 +41,159 @@ def check_format(output: Path) -> None:
             raise BadPath("writing Parquet needs pyarrow: pip install 'rewardspec[logs]'") from None
 
 
-def write_scored(output: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence[Any]]) -> None:
-    """Write these rows of a file with columns added.
+def is_table(output: Path) -> bool:
+    return output.suffix.lower() in PARQUET
 
-    places: the indices of the rows, in order. added: columns with a value for each of them. The text of JSON lines and
-    the types of Parquet do not change.
+
+@dataclass(frozen=True)
+class Scored:
+    """What is written: the good rows of a file with columns added, and its bad rows.
+
+    added: columns by the names that they get, a value for each row of the file. kinds: what the columns of JSON lines
+    become in Parquet, else None.
     """
-    if output.suffix.lower() not in PARQUET:
-        replace(output, lambda path: _write_lines(path, rows, places, added))
-    elif rows.table is not None:
-        replace(output, lambda path: _write_table(path, rows.table.take(places), added))
-    else:
-        replace(
-            output,
-            lambda path: _write_table(
-                path, _table([row for i in places if isinstance(row := rows.rows[i], dict)]), added
-            ),
-        )
+
+    file: RolloutFile
+    table: Table
+    added: Mapping[str, Packed]
+    kinds: Kinds | None
 
 
-def write_aside(output: Path, rows: Rows, bad: Sequence[tuple[int, str]]) -> None:
-    """Write the bad rows as JSON lines, each with its number and reason; no file if there are none."""
+def write_scored(output: Path, aside: Path, scored: Scored) -> None:
+    """Write the good rows to `output` and the bad ones to `aside`, each completely or not at all.
+
+    A file without rows is not written; an old `aside` is then removed, and an old `output` stays. The text of JSON
+    lines and the types of Parquet do not change. Raises BadLog, OSError.
+    """
+    good, bad = bool(scored.table.good.any()), bool(scored.table.bad)
+
+    def both(here: Path | None, there: Path | None) -> None:
+        while True:
+            try:
+                return once(here, there)
+            except NotOfType as error:  # found in a later part: the whole column becomes text
+                assert scored.kinds is not None, "only then values are converted"
+                scored.kinds[error.column] = None
+
+    def once(here: Path | None, there: Path | None) -> None:
+        with ExitStack() as opened:
+            write = _no_rows if here is None else opened.enter_context(_Writer(here, is_table(output), scored)).write
+            aside_file = None if there is None else opened.enter_context(open(there, "wb"))
+            _write_all(scored, write, aside_file)
+            scored.file.check_unchanged()
+
+    if good and bad:
+        replace(output, lambda here: replace(aside, lambda there: both(here, there)))
+    elif bad:
+        replace(aside, lambda there: both(None, there))
+    elif good:
+        replace(output, lambda here: both(here, None))
     if not bad:
-        output.unlink(missing_ok=True)
-        return
+        aside.unlink(missing_ok=True)
 
-    def lines(path: Path) -> None:
-        with open(path, "w", encoding="utf-8", newline="\n") as out:
-            for number, reason in bad:
-                row = rows.rows[number - 1]
-                head = {"row": number, "reason": reason}
-                if isinstance(row, Unread):
-                    out.write(_json({**head, "text": row.text}) + "\n")
-                else:
-                    held = rows.texts[number - 1].strip() if rows.texts is not None else _json(row)
-                    out.write(f'{_json(head)[:-1]}, "rollout": {held}}}\n')
 
-    replace(output, lines)
+def _no_rows(part: Part, good: Any, added: Mapping[str, Sequence[Any]]) -> None:
+    pass
+
+
+def _write_all(scored: Scored, write: Write, aside: IO[bytes] | None) -> None:
+    """Every row of the file to where it belongs."""
+    at = dict.fromkeys(scored.added, 0)  # where the numbers of a part begin, in columns of lists
+    for part in scored.file.parts(AT_ONCE):
+        stop = part.first + len(part)
+        values = {}
+        for name, column in scored.added.items():
+            values[name] = plain(column, part.first, stop, at[name])
+            if isinstance(column, Ragged):
+                at[name] += int(np.maximum(column.lengths[part.first : stop], 0).sum())
+        good = np.flatnonzero(scored.table.good[part.first : stop])
+        if len(good):
+            write(part, good, {name: [column[i] for i in good.tolist()] for name, column in values.items()})
+        if aside is not None and len(good) < len(part):
+            aside.writelines(_aside(part, scored.table.bad))
+
+
+def _aside(part: Part, bad: Mapping[int, str]) -> Iterator[bytes]:
+    """The bad rows of a part as JSON lines, each with its number and reason."""
+    rows = part.rows()
+    for i, row in enumerate(rows):
+        reason = bad.get(part.first + i)
+        if reason is None:
+            continue
+        head = {"row": part.first + i + 1, "reason": reason}
+        if isinstance(row, Unread):
+            yield _json({**head, "text": row.text}).encode() + b"\n"
+        else:
+            held = part.lines[i].strip() if part.lines is not None else _json(row).encode()
+            yield _json(head)[:-1].encode() + b', "rollout": ' + held + b"}\n"
+
+
+class _Writer:
+    """A file that rows are written to, part by part."""
+
+    def __init__(self, path: Path, is_parquet: bool, scored: Scored):
+        self.path, self.scored, self.names = path, scored, list(scored.added)
+        self.write: Write = self._table if is_parquet else self._lines
+        self.out: Any = None
+        self.is_parquet = is_parquet
+        keys = [json.dumps(name).replace("%", "%%") + ": %s" for name in self.names]
+        self.pattern = ", ".join(keys) + "}\n"
+
+    def __enter__(self) -> _Writer:
+        if not self.is_parquet:
+            self.out = open(self.path, "wb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.out is not None:
+            self.out.close()
+
+    def _lines(self, part: Part, good: Any, added: Mapping[str, Sequence[Any]]) -> None:
+        places = good.tolist()
+        if part.lines is not None:
+            texts = [part.lines[i].strip() for i in places]
+        else:
+            rows = part.rows()
+            texts = [_json(rows[i]).encode() for i in places]
+        if not added:
+            self.out.writelines(text + b"\n" for text in texts)
+            return
+        columns = [[_number(value) for value in column] for column in added.values()]
+        for text, *values in zip(texts, *columns, strict=True):
+            held = text[:-1].rstrip()
+            comma = b"" if held == b"{" else b", "
+            self.out.write(held + comma + (self.pattern % tuple(values)).encode())
+
+    def _table(self, part: Part, good: Any, added: Mapping[str, Sequence[Any]]) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        file, kinds = self.scored.file, self.scored.kinds
+        if kinds is None:
+            batch = part.batch if len(good) == len(part) else part.batch.take(pyarrow.array(good))
+            columns, fields = list(batch.columns), list(file.schema)
+            metadata = file.schema.metadata
+        else:
+            rows = part.rows()
+            chosen = [row for i in good.tolist() if isinstance(row := rows[i], dict)]
+            columns, fields, metadata = converted(chosen, kinds), list(schema_of(kinds)), None
+        for name, values in added.items():
+            field = added_field(column_name(name, [one.name for one in fields]), self.scored.added[name])
+            fields.append(field)
+            columns.append(pyarrow.array(values, field.type))
+        schema = pyarrow.schema(fields, metadata)
+        try:
+            table = pyarrow.Table.from_arrays(columns, schema=schema)
+            if self.out is None:
+                self.out = pyarrow.parquet.ParquetWriter(self.path, schema)
+            self.out.write_table(table)
+        except pyarrow.ArrowException as error:
+            raise BadLog(f"these rows cannot be written as Parquet, only as JSON lines: {error}") from None
+
+
+def _number(value: Any) -> str:
+    """A number, None or a list of them as JSON."""
+    return repr(value) if type(value) is float and value - value == 0 else json.dumps(value)
 
 
 def _json(value: object) -> str:
@@ -80,72 +207,3 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return str(value)
-
-
-def _write_lines(path: Path, rows: Rows, places: Sequence[int], added: Mapping[str, Sequence[Any]]) -> None:
-    with open(path, "w", encoding="utf-8", newline="\n") as out:
-        for k, i in enumerate(places):
-            text = rows.texts[i].strip() if rows.texts is not None else _json(rows.rows[i])
-            more = _json({name: values[k] for name, values in added.items()})
-            is_bare = not rows.rows[i] or not added
-            held = text[:-1].rstrip()
-            out.write((held + more[1:] if is_bare and added else text if not added else f"{held}, {more[1:]}") + "\n")
-
-
-def _write_table(path: Path, table: Any, added: Mapping[str, Sequence[Any]]) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    for name, values in added.items():
-        lists = any(isinstance(value, list) for value in values)
-        kind = pyarrow.list_(pyarrow.float64()) if lists else pyarrow.float64()
-        table = table.append_column(_name(name, table.column_names), pyarrow.array(values, kind))
-    try:
-        pyarrow.parquet.write_table(table, path)
-    except pyarrow.ArrowException as error:
-        raise BadLog(f"these rows cannot be written as Parquet, only as JSON lines: {error}") from None
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> Any:
-    """Rows of JSON lines as a pyarrow Table; a key that a row lacks is null.
-
-    A column with values of several types, or mappings with different keys (Parquet would give all keys to all), is
-    written as JSON text, which the field's metadata records.
-    """
-    import pyarrow
-
-    columns: list[Any] = []
-    fields: list[Any] = []
-    for name in dict.fromkeys(key for row in rows for key in row):
-        values = [row.get(name) for row in rows]
-        try:
-            column = pyarrow.array(values)
-            whole = _same(column.to_pylist(), values) and not _has_empty_structs(column.type)
-        except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError):
-            whole = False
-        if not whole:
-            column = pyarrow.array([None if v is None else json.dumps(v) for v in values])
-        columns.append(column)
-        written = _name(name, [field.name for field in fields])
-        fields.append(pyarrow.field(written, column.type, metadata=None if whole else JSON_TEXT))
-    return pyarrow.Table.from_arrays(columns, schema=pyarrow.schema(fields))
-
-
-def _same(found: list[Any], values: list[Any]) -> bool:
-    return all(a == b or (a != a and b != b) for a, b in zip(found, values, strict=True))
-
-
-def _name(name: str, taken: Sequence[str]) -> str:
-    """A column's name as UTF-8, different from those taken."""
-    written = str(name).encode("utf-8", "backslashreplace").decode()
-    while written in taken:
-        written += "_"
-    return written
-
-
-def _has_empty_structs(kind: Any) -> bool:
-    """Whether a type contains a struct without fields, which Parquet cannot store."""
-    import pyarrow
-
-    inner = [kind.field(i).type for i in range(kind.num_fields)]
-    return (pyarrow.types.is_struct(kind) and not inner) or any(map(_has_empty_structs, inner))

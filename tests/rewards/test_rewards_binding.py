@@ -289,9 +289,9 @@ def score(folder, *options, output="scored.parquet"):
 
 
 def read(path):
-    from rewardspec.logs.rows import read_rows
+    from rewardspec.logs.parts import RolloutFile
 
-    return read_rows(path).rows
+    return RolloutFile(path).rows()
 
 
 def short(row):

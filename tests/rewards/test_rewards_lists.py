@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import rewardspec
 from rewardspec.cli import app
-from rewardspec.logs.rows import read_rows
+from rewardspec.logs.parts import RolloutFile
 from rewardspec.rewards import BadReference, Scorer, ScoringError, for_trl, for_verl
 from rewardspec.rewards.judge import rubric
 from rewardspec.rewards.judge.answer import find_verdicts
@@ -236,7 +236,7 @@ def aside():
 def test_score_adds_a_list_to_each_row(folder, calls, judge, output):
     with serving(judge) as server:
         assert score(spec_of(server, calls), ROWS, output).exit_code == 0
-    rows = read_rows(Path(output)).rows
+    rows = RolloutFile(Path(output)).rows()
     assert [row["scored/met"] for row in rows] == MET
     assert [row["scored/advantage"] for row in rows] == pytest.approx(ADVANTAGES)
     assert [{name: row[name] for name in ROWS[0]} for row in rows] == ROWS
@@ -277,7 +277,7 @@ def test_an_interrupted_run_resumes_with_its_lists(folder):
         summary = write_scores(*run)
         assert (summary.resumed, len(server.asked)) == (4, 12)
         assert summary.mean["met"] == pytest.approx(np.mean(MET))
-    assert [row["scored/met"] for row in read_rows(Path("out.jsonl")).rows] == MET
+    assert [row["scored/met"] for row in RolloutFile(Path("out.jsonl")).rows()] == MET
 
 
 TURNS = """rewardspec: 1
@@ -320,7 +320,7 @@ def test_advantages_of_items_are_a_list_in_each_row(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     for output in ("out.jsonl", "out.parquet"):
         assert score(TURNS, rows, output, "--allow-python", "mine").exit_code == 0
-        found = [row["scored/advantage"] for row in read_rows(Path(output)).rows]
+        found = [row["scored/advantage"] for row in RolloutFile(Path(output)).rows()]
         assert found == [pytest.approx([0.25, -0.75]), pytest.approx([0, 0.25, 0.25]), []]
     assert aside() == {4: "column `called` is 2 at turn 2: it should be one of 0, 1"}
 

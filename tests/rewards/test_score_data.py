@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import rewardspec
 from rewardspec.cli import app
-from rewardspec.logs.rows import BadLog, read_rows
+from rewardspec.logs.parts import RolloutFile
+from rewardspec.logs.rows import BadLog
 from rewardspec.prove.replay import read_log, replay
 
 SPEC = """
@@ -50,7 +51,7 @@ def score(source="rows.jsonl", output="out.jsonl", *options, spec="spec.yaml"):
 
 
 def read(path="out.jsonl"):
-    return read_rows(Path(path)).rows
+    return RolloutFile(Path(path)).rows()
 
 
 def aside(output="out.jsonl"):

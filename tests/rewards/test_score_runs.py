@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import rewardspec
 from rewardspec.cli import app
 from rewardspec.logs.outputs import BadPath, check_paths, held
-from rewardspec.logs.rows import BadLog, read_rows
+from rewardspec.logs.parts import RolloutFile
+from rewardspec.logs.rows import BadLog
 from rewardspec.scoring.score import score
 
 ROWS = 700
@@ -70,7 +71,7 @@ def environment():
 
 def right(path="out.jsonl", count=ROWS):
     """Whether every row has its own reward."""
-    rows = read_rows(Path(path)).rows
+    rows = RolloutFile(Path(path)).rows()
     return len(rows) == count and all(row["scored/own"] == row["n"] for row in rows)
 
 

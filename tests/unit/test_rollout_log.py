@@ -224,9 +224,9 @@ def test_conversations_are_json_and_what_is_no_data_is_named(tmp_path):
     moment = {"step": 1, "total_steps": None, "seed": 0, "before": None}
     log_batch(writer, read, columns, result, [0, 0, 1, 1, 2, 2], **moment, beside=lambda: Beside(texts))
     writer.flush()
-    from rewardspec.logs.rows import read_rows
+    from rewardspec.logs.parts import RolloutFile
 
-    rows = read_rows(tmp_path / "step_00000001.parquet").rows
+    rows = RolloutFile(tmp_path / "step_00000001.parquet").rows()
     content = ["<object>", "\udcff", {"1": 2}]
     assert [row["completion"] for row in rows] == [
         [{"role": "assistant", "content": content}], "plain", None, [], "<list>",
@@ -245,10 +245,10 @@ def test_conversations_are_json_and_what_is_no_data_is_named(tmp_path):
 )
 def test_ids_are_numbers_texts_or_json(tmp_path, values, kind, read):
     rollout_log.write_batch(tmp_path / "a.parquet", {"id": Column("id", values)}, {})
-    from rewardspec.logs.rows import read_rows
+    from rewardspec.logs.parts import RolloutFile
 
-    rows = read_rows(tmp_path / "a.parquet")
-    assert str(rows.table.schema.field("id").type) == kind and [row["id"] for row in rows.rows] == read
+    file = RolloutFile(tmp_path / "a.parquet")
+    assert str(file.schema.field("id").type) == kind and [row["id"] for row in file.rows()] == read
 
 
 # Which files there are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from rewardspec.cli.printing.table import console, table
 from rewardspec.cli.reading import STDIN, loaded
 from rewardspec.logs.columns import PREFIX
 from rewardspec.logs.outputs import check_paths, held, replace
-from rewardspec.logs.rows import read_lines
+from rewardspec.logs.parts import opened
 from rewardspec.scoring.label import label
 from rewardspec.text.shown import shown
 
@@ -47,10 +48,9 @@ def command(
     try:
         reads = {"spec": spec, "source": trajectories}
         output = check_paths(output, {what: path for what, path in reads.items() if path != STDIN})
-        with held(output):
-            labelled, tally = label(read, read_lines(trajectories), prefix)
-            text = "".join(line + "\n" for line in labelled)
-            replace(output, partial(_write, text))
+        with held(output), opened(trajectories, output.parent) as file:
+            labelled, tally = label(read, file.lines(), prefix)
+            replace(output, partial(_write, labelled))
     except OSError as error:
         misuse(f"cannot label {shown(trajectories)} into {shown(output)}: {error.strerror or error}")
     except ValueError as error:
@@ -72,5 +72,6 @@ def command(
     raise typer.Exit(0 if tally.labelled else 1)
 
 
-def _write(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
+def _write(lines: Iterable[str], path: Path) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as out:
+        out.writelines(line + "\n" for line in lines)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from rewardspec.cli import completing
 from rewardspec.cli.options import AllowPython, Set, TotalSteps, Trust, allowed_by
 from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.printing.progress import bar
 from rewardspec.cli.printing.table import console, table
 from rewardspec.cli.reading import loaded
 from rewardspec.logs.columns import PREFIX
@@ -51,6 +51,15 @@ def command(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start again; discard the results of an interrupted run.")
     ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many processes run reward functions. By default one; for files of many rows, and functions of "
+            "rewardspec that only compute, one for each core.",
+            show_default=False,
+        ),
+    ] = None,
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     key_host: Annotated[
@@ -72,18 +81,18 @@ def command(
         sys.path.append(str(Path.cwd()))  # import the user's functions from here, as `python -m` does
     _allow_key(key_host)
     try:
-        with Progress(console=console(stderr=True), transient=True) as bar:
-            task = bar.add_task("scoring", total=None)
+        with bar("scoring") as progress:
             summary = score(
                 read,
                 rollouts,
                 output,
                 group_by,
                 total_steps,
-                lambda done, of: bar.update(task, completed=done, total=of),
+                progress,
                 allowed,
                 prefix,
                 restart,
+                processes,
             )
     except KeyboardInterrupt:
         say(f"interrupted; run the same command to resume from {shown(output)}.partial", err=True)

@@ -1,0 +1,142 @@
+"""The advantages of the good rows of a file, step by step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from rewardspec.function import AdvantageFunction, Result
+from rewardspec.logs.rows import BadLog
+from rewardspec.scoring.packed import Packed, Places, pack, taken
+from rewardspec.scoring.table import Table
+from rewardspec.spec import Spec, compile
+
+AT_ONCE = 1 << 16  # rows of whole groups that are computed in one call, where a spec reads no other groups
+
+
+def advantages(spec: Spec, table: Table, total_steps: int | None) -> Packed:
+    """The advantage of every row, NaN for bad ones; a list of them where it has a list's level.
+
+    Rows that the spec refuses are counted as bad. Raises BadLog.
+
+    A step is a batch. State is carried through the steps in their order. It follows from the measured rewards, so a
+    resumed run has it.
+    """
+    fn = compile(spec)
+    steps, firsts = np.unique(table.steps[table.good], return_index=True)
+    last = total_steps or (int(steps[-1]) if len(steps) and steps[-1] >= 0 else None)
+    state = fn.initial_state()
+    found = _Found(len(table.good), spec.program.advantage.level.listed)
+    refused: dict[int, str] = {}
+    first: ValueError | None = None
+    for step in steps.tolist() if state is not None else steps[np.argsort(firsts)].tolist():
+        rows = np.flatnonzero(table.good & (table.steps == step))
+        moment = {"step": None if step < 0 else step, "total_steps": last}
+        for chosen in [rows] if "batch" in spec.needs else _whole_groups(rows, table.groups):
+            call = _Call(fn, table, {**moment, "state": state})
+            try:
+                out = call(chosen)
+            except ValueError as error:
+                here = call.refused(chosen, apart="batch" not in spec.needs)
+                if not here:
+                    raise without_advantages(error) from None
+                first = first or error
+                refused |= here
+                chosen = chosen[~np.isin(chosen, list(here))]
+                if not len(chosen):
+                    continue
+                try:
+                    out = call(chosen)
+                except ValueError as error:
+                    raise without_advantages(error) from None
+            found.add(chosen, out)
+            state = out.state
+    if first is not None and len(refused) == table.good.sum():
+        raise without_advantages(first)
+    table.refuse(refused)
+    return found.packed()
+
+
+def _whole_groups(rows: Places, groups: Places) -> Iterator[Places]:
+    """These rows in parts of about AT_ONCE, each group in one of them."""
+    if len(rows) <= AT_ONCE:
+        yield rows
+        return
+    order = rows[np.argsort(groups[rows], kind="stable")]
+    ends = np.append(np.flatnonzero(np.diff(groups[order])) + 1, len(order))
+    start = 0
+    while start < len(order):
+        at = int(np.searchsorted(ends, start + AT_ONCE))
+        end = int(ends[min(at, len(ends) - 1)])
+        yield order[start:end]
+        start = end
+
+
+class _Call:
+    """An advantage function over rows of a table, at one moment."""
+
+    def __init__(self, fn: AdvantageFunction, table: Table, moment: Mapping[str, Any]):
+        self.fn, self.table, self.moment = fn, table, moment
+
+    def __call__(self, rows: Places, groups: Any = None) -> Result:
+        columns = {name: taken(self.table.columns[name], rows) for name in self.fn.spec.columns}
+        if groups is not None:
+            return self.fn(columns, groups, **self.moment)
+        ids, firsts, places = np.unique(self.table.groups[rows], return_index=True, return_inverse=True)
+        try:
+            appearance: Places = np.argsort(np.argsort(firsts))  # results have groups in the order of appearance
+            return self.fn(columns, appearance[places], **self.moment)
+        except ValueError:
+            named = [self.table.ids[i] for i in ids[places].tolist()]
+            return self.fn(columns, named, **self.moment)  # it raises again, with the group's own id
+
+    def refused(self, rows: Places, apart: bool) -> dict[int, str]:
+        """The rows that the spec refuses even alone, with reasons. apart: no row depends on other groups."""
+        if apart and len(rows) > 1:
+            try:
+                self(rows, np.arange(len(rows)))
+            except ValueError:
+                half = len(rows) // 2
+                return self.refused(rows[:half], apart) | self.refused(rows[half:], apart)
+            return {}
+        return {i: reason for i in rows.tolist() if (reason := self._refusal(i))}
+
+    def _refusal(self, row: int) -> str:
+        """Why a spec refuses a row, tried alone; empty if it does not."""
+        try:
+            self(np.array([row]), [0])  # group 0, so that the pattern below finds it
+        except ValueError as error:
+            said = re.sub(r" at rollout 0 of group 0\b", "", str(error))
+            return re.sub(r" at (\w+) (\d+) of rollout 0 of group 0\b", _counted, said)
+        return ""
+
+
+def _counted(item: re.Match[str]) -> str:
+    """An item of a row, counted from 1 as rows are."""
+    return f" at {item[1]} {int(item[2]) + 1}"
+
+
+def without_advantages(error: ValueError) -> BadLog:
+    return BadLog(f"the rewards were measured, but the advantages cannot be computed: {error}")
+
+
+class _Found:
+    """The advantages of N rows, as they are computed."""
+
+    def __init__(self, count: int, listed: bool):
+        self.numbers = np.full(count if not listed else 0, np.nan)
+        self.lists: list[Any] = [None] * count if listed else []
+        self.listed = listed
+
+    def add(self, rows: Places, out: Result) -> None:
+        if not self.listed:
+            self.numbers[rows] = out.advantages.double().numpy()
+            return
+        for row, values in zip(rows.tolist(), out.nested(), strict=True):
+            self.lists[row] = values
+
+    def packed(self) -> Packed:
+        return pack(self.lists, listed=True) if self.listed else self.numbers
