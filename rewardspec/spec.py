@@ -197,15 +197,15 @@ class Spec:
     @cached_property
     def _conditions(self) -> dict[str, Spec]:
         """The `only_when` conditions of reward functions, each as a separate spec."""
-        found = {}
-        for name, use in self.declarations.uses.items():
-            if use.only_when is not None:
-                one, zero = (Number(use.only_when.span, Fraction(value)) for value in (1, 0))
-                condition = If(use.only_when.span, use.only_when, one, zero)
-                alone = self.varied(advantage=condition, outcome=None, keep=None, refill=None, guarantees={}, uses={})
-                program = replace(alone.program, components=[], states={})  # other columns are not needed
-                found[name] = replace(alone, program=program)
-        return found
+        uses = self.declarations.uses
+        return {name: self.indicator(use.only_when) for name, use in uses.items() if use.only_when is not None}
+
+    def indicator(self, holds: Expr) -> Spec:
+        """A spec whose advantage is 1 where this condition on rollouts, or items, holds, and 0 elsewhere."""
+        one, zero = (Number(holds.span, Fraction(value)) for value in (1, 0))
+        advantage = If(holds.span, holds, one, zero)
+        alone = self.varied(advantage=advantage, outcome=None, keep=None, refill=None, guarantees={}, uses={})
+        return replace(alone, program=replace(alone.program, components=[], states={}))  # no other columns are needed
 
     def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence[object]]], list[float]] | None:
         """A function of these columns to the weighted total of each rollout, [N].

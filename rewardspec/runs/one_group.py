@@ -13,7 +13,6 @@ from rewardspec.language.declarations import Column
 from rewardspec.logs.columns import values_of
 from rewardspec.ops.domain import Level
 from rewardspec.spec import Spec, compile
-from rewardspec.syntax.tree import If, Number
 from rewardspec.text.diagnostics import did_you_mean, shorten
 
 MOST_ROLLOUTS = 4096
@@ -146,11 +145,7 @@ def _gates(spec: Spec, columns: Mapping[str, Sequence[Any]], moment: Mapping[str
     for name, declared in spec.declarations.components.items():
         if declared.when is None or spec.program.states:
             continue
-        one, zero = (Number(declared.when.span, Fraction(value)) for value in (1, 0))
-        gate = spec.varied(
-            advantage=If(declared.when.span, declared.when, one, zero),
-            outcome=None, keep=None, refill=None, guarantees={}, uses={},
-        )  # fmt: skip
+        gate = spec.indicator(declared.when)
         if gate.program.advantage.level.listed or not set(gate.columns) <= columns.keys():
             continue
         own = {n: [*values] for n, values in columns.items() if n in gate.columns}
