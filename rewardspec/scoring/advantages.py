@@ -10,11 +10,13 @@ import numpy as np
 
 from rewardspec.function import AdvantageFunction, Result
 from rewardspec.logs.rows import BadLog
-from rewardspec.scoring.packed import Packed, Places, pack, taken
+from rewardspec.scoring.moments import InParts, merge
+from rewardspec.scoring.packed import Packed, Places, flat_lists, pack, taken
 from rewardspec.scoring.table import Table
 from rewardspec.spec import Spec, compile
 
 AT_ONCE = 1 << 16  # rows of whole groups that are computed in one call, where a spec reads no other groups
+LARGEST_BATCH = 1 << 20  # rows of a batch that are computed in one call; larger ones in parts, where that can be
 
 
 def advantages(spec: Spec, table: Table, total_steps: int | None) -> Packed:
@@ -36,6 +38,8 @@ def advantages(spec: Spec, table: Table, total_steps: int | None) -> Packed:
         rows = np.flatnonzero(table.good & (table.steps == step))
         moment = {"step": None if step < 0 else step, "total_steps": last}
         for chosen in [rows] if "batch" in spec.needs else _whole_groups(rows, table.groups):
+            if "batch" in spec.needs and len(rows) > LARGEST_BATCH and _in_parts(spec, table, rows, moment, found):
+                continue
             call = _Call(fn, table, {**moment, "state": state})
             try:
                 out = call(chosen)
@@ -58,6 +62,26 @@ def advantages(spec: Spec, table: Table, total_steps: int | None) -> Packed:
         raise without_advantages(first)
     table.refuse(refused)
     return found.packed()
+
+
+def _in_parts(spec: Spec, table: Table, rows: Places, moment: Mapping[str, Any], found: _Found) -> bool:
+    """Whether a batch was computed in parts: not one that is needed in one place, or in which rows are refused."""
+    try:
+        parts = InParts(spec)
+        pieces = list(_whole_groups(rows, table.groups))
+        known: dict[str, float] = {}
+
+        def columns(piece: Places) -> dict[str, Any]:
+            return {name: taken(table.columns[name], piece) for name in spec.columns}
+
+        for stage in range(parts.stages):
+            moments = (parts.moments(stage, columns(one), table.groups[one], known, **moment) for one in pieces)
+            known |= parts.values(stage, merge(moments))
+        for one in pieces:
+            found.add(one, parts.advantages(columns(one), table.groups[one], known, **moment))
+    except ValueError:  # NotInParts, or RolloutError, which the call with the whole batch explains
+        return False
+    return True
 
 
 def _whole_groups(rows: Places, groups: Places) -> Iterator[Places]:
@@ -83,15 +107,17 @@ class _Call:
 
     def __call__(self, rows: Places, groups: Any = None) -> Result:
         columns = {name: taken(self.table.columns[name], rows) for name in self.fn.spec.columns}
+        columns, lengths = flat_lists(self.fn.spec, columns)
+        moment = {**self.moment, "lengths": lengths}
         if groups is not None:
-            return self.fn(columns, groups, **self.moment)
+            return self.fn(columns, groups, **moment)
         ids, firsts, places = np.unique(self.table.groups[rows], return_index=True, return_inverse=True)
         try:
             appearance: Places = np.argsort(np.argsort(firsts))  # results have groups in the order of appearance
-            return self.fn(columns, appearance[places], **self.moment)
+            return self.fn(columns, appearance[places], **moment)
         except ValueError:
             named = [self.table.ids[i] for i in ids[places].tolist()]
-            return self.fn(columns, named, **self.moment)  # it raises again, with the group's own id
+            return self.fn(columns, named, **moment)  # it raises again, with the group's own id
 
     def refused(self, rows: Places, apart: bool) -> dict[int, str]:
         """The rows that the spec refuses even alone, with reasons. apart: no row depends on other groups."""

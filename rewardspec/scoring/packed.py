@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rewardspec.spec import Spec
 
 LARGEST_WHOLE = 2**53  # floats hold every whole number up to here
 Numbers: TypeAlias = NDArray[np.float64]
@@ -23,6 +25,7 @@ class Ragged:
     lengths: Places
 
 
+Lengths: TypeAlias = dict[str, Any] | None  # of each list, [N]
 Packed: TypeAlias = Numbers | Ragged | list[Any]  # NaN is missing; a list is of texts, or of ids
 
 
@@ -40,9 +43,9 @@ def pack(values: Sequence[Any], listed: bool = False) -> Packed:
 def _numbers(values: Sequence[Any]) -> Numbers | None:
     """None for values that are no numbers, or that no float holds."""
     kinds = {*map(type, values)}
-    if not kinds <= {float, int, bool, type(None)}:
+    if not all(issubclass(kind, float | int | type(None)) for kind in kinds):
         return None
-    if int in kinds and any(type(v) is int and abs(v) > LARGEST_WHOLE for v in values):
+    if int in kinds and any(isinstance(v, int) and abs(v) > LARGEST_WHOLE for v in values):
         return None
     return np.array(values, np.float64)
 
@@ -82,11 +85,31 @@ def _values(numbers: Numbers) -> list[float | None]:
 
 
 def taken(column: Packed, rows: Places) -> Any:
-    """The values of these rows as an advantage function takes them."""
+    """The values of these rows, of lists still packed: `flat_lists` makes of them what an advantage function takes."""
     if isinstance(column, np.ndarray):
         return column[rows]
     if isinstance(column, list):
         return [column[i] for i in rows.tolist()]
-    ends = np.cumsum(np.maximum(column.lengths, 0))
-    numbers, lengths = column.numbers, column.lengths
-    return [numbers[ends[i] - lengths[i] : ends[i]].tolist() for i in rows.tolist()]
+    lengths = column.lengths[rows]
+    starts = (np.cumsum(np.maximum(column.lengths, 0)) - np.maximum(column.lengths, 0))[rows]
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return Ragged(column.numbers[np.repeat(starts, lengths) + within], lengths)
+
+
+def flat_lists(spec: Spec, columns: Mapping[str, Any]) -> tuple[dict[str, Any], Lengths]:
+    """The columns with those of lists as flat arrays of float64, and the lengths of the lists.
+
+    Without arrays among its columns a function computes in float32. Lists that are not of numbers, or not equally long
+    within a row, stay as they are, and there are no lengths: the function names what is wrong.
+    """
+    of = {name: spec.program.columns[name].level for name in columns if name in spec.program.columns}
+    found, lengths = dict(columns), dict[str, Places]()
+    for name in (name for name, level in of.items() if level.listed):
+        given = columns[name]
+        column = given if isinstance(given, Ragged) else pack(given, listed=True)
+        known = lengths.setdefault(of[name].name, column.lengths) if isinstance(column, Ragged) else None
+        if known is None or not isinstance(column, Ragged) or not np.array_equal(known, column.lengths):
+            nested = {n: plain(v, 0, size(v)) for n, v in columns.items() if isinstance(v, Ragged)}
+            return {**columns, **nested}, None
+        found[name] = column.numbers
+    return found, lengths or None

@@ -59,8 +59,10 @@ def expected(rows, advantage="grpo"):
 
 @pytest.mark.parametrize("order", ["sorted", "shuffled"])
 @pytest.mark.parametrize("advantage", ["grpo", "whiten(total)", "total - quantile(total, 0.7, over=batch)"])
-def test_groups_are_whole_wherever_their_rows_are(folder, monkeypatch, order, advantage):
+@pytest.mark.parametrize("largest", [6, 1 << 20])
+def test_groups_are_whole_wherever_their_rows_are(folder, monkeypatch, order, advantage, largest):
     monkeypatch.setattr(advantages, "AT_ONCE", 6)
+    monkeypatch.setattr(advantages, "LARGEST_BATCH", largest)
     rows = ROWS if order == "sorted" else random.Random(1).sample(ROWS, len(ROWS))
     lines(rows)
     summary, found = scored(spec=rewardspec.load("spec.yaml", advantage=advantage))
@@ -179,7 +181,7 @@ def test_values_come_back_from_a_packed_column():
         assert packed.plain(column, 0, len(values)) == values
         assert packed.plain(column, 1, len(values)) == values[1:]
         rows = [i for i, value in enumerate(values) if value is not None][::-1]
-        for taken, i in zip(packed.taken(column, np.array(rows)), rows, strict=True):
+        for taken, i in zip(packed.plain(packed.taken(column, np.array(rows)), 0, len(rows)), rows, strict=True):
             assert str(taken).replace("nan", "None") == str(values[i]) or taken == values[i]
 
 
