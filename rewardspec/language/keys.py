@@ -27,6 +27,10 @@ class One:
 
     schema: Schema = field(default_factory=lambda: {"type": _ANY})
 
+    @property
+    def is_expression(self) -> bool:
+        return self.schema is _EXPRESSION
+
 
 @dataclass(frozen=True, eq=False)
 class Reason:
@@ -56,6 +60,10 @@ class Pair:
     """A list of two single values: lowest and highest."""
 
     item: Schema
+
+    @property
+    def is_expression(self) -> bool:
+        return self.item is _EXPRESSION
 
 
 @dataclass(frozen=True, eq=False)
