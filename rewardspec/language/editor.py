@@ -8,6 +8,7 @@ from collections.abc import Mapping as Map
 from pathlib import Path
 from typing import Any
 
+from rewardspec.language.catalogue import comment_of, schemes
 from rewardspec.language.columns import NOT_OF_IDS
 from rewardspec.language.declarations import MOST_COMPONENTS, NO_LISTS, RESERVED
 from rewardspec.language.keys import (
@@ -20,13 +21,17 @@ from rewardspec.language.keys import (
     SPEC,
     STAGE,
     STATE,
+    VERSION,
     schema,
 )
 from rewardspec.language.published import name_of_published, nearest_published, published_files, published_names
 from rewardspec.language.state import MOST_STATES
+from rewardspec.rewards.catalogue import all_rewards
 from rewardspec.syntax.expression import KEYWORDS
 
 Schema = dict[str, Any]  # a piece of JSON Schema
+
+SCHEMA_ID = f"urn:rewardspec:spec:{VERSION}"  # a name, not an address: `rewardspec schema` prints the schema
 
 _TEXT: Schema = {"type": ["string", "number", "boolean"], "pattern": r"\S"}
 _OF_A_LIST = {"not": {"enum": ["rollout", "group", "batch"]}}  # the level of a function that returns lists
@@ -68,7 +73,20 @@ def json_schema(findings: Map[str, str], of_spec: Collection[str] = ()) -> Schem
     ):
         part = parts.pop(name)
         parts[name] = {"anyOf": [part, {**_TEXT, "description": short}], "description": part["description"]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rewardspec", "$defs": parts, **whole}
+    keys["advantage"] |= _proposed(
+        {one.name: comment_of(one) for one in schemes() if one.name != "total"}, keys["advantage"]
+    )
+    for part in (parts["Measured"], parts["Component"]["anyOf"][0]):
+        use = part["properties"]["use"]
+        use |= _proposed({reward.name: reward.about for reward in all_rewards()}, use)
+    of_draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": of_draft, "$id": SCHEMA_ID, "title": "rewardspec", "$defs": parts, **whole}
+
+
+def _proposed(words: Map[str, str], otherwise: Schema) -> Schema:
+    """Words that an editor proposes, with descriptions; every other value that fits is allowed as before."""
+    known = [{"const": word, "description": about} for word, about in words.items()]
+    return {"anyOf": [*known, {key: value for key, value in otherwise.items() if key != "description"}]}
 
 
 def _measured(sources: list[str], more: dict[str, Schema]) -> Schema:
