@@ -79,7 +79,7 @@ def explain(spec: Spec) -> Explanation:
         definitions.insert(0, ("outcome", format_expr(declared.outcome)))
     updates = [state.update for state in declared.states.values()]
     stated = (declared.advantage, declared.keep, declared.outcome, *updates)
-    definitions += _used(spec, [e for e in stated if e is not None])
+    definitions += used_definitions(declared, [e for e in stated if e is not None])
     guarantees = [(name, format_expr(e)) for name, e in declared.guarantees.items()]
     needs: list[str] = [name for name in NEEDS if name in spec.needs]
     return Explanation(columns, components, definitions, _values(spec), guarantees, needs, states(spec))
@@ -93,11 +93,14 @@ def states(spec: Spec) -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-def _used(spec: Spec, roots: list[Expr]) -> list[tuple[str, str]]:
-    """The definitions that expressions use, directly or through other definitions."""
-    declared, shipped_with = spec.declarations, prelude(spec.declarations.dialect)
+def used_definitions(declared: Declarations, roots: list[Expr], in_prelude: bool = False) -> list[tuple[str, str]]:
+    """(signature, expression) of the definitions that expressions use, directly or through other definitions.
+
+    in_prelude: the expressions are the prelude's own, whose names are not those of the spec.
+    """
+    shipped_with = prelude(declared.dialect)
     found: dict[tuple[str, bool], Definition] = {}
-    queue = [(root, False) for root in roots]
+    queue = [(root, in_prelude) for root in roots]
     while queue:
         expr, in_prelude = queue.pop(0)
         for name, is_call in _names(expr):

@@ -11,6 +11,7 @@ from places import PACKAGE
 LAYERS = [  # of docs/design.md, from the top; rooms of one layer do not know each other
     {"cli"},
     {"api"},
+    {"editor"},
     {"manual"},
     {"adapters"},
     {"pages"},
