@@ -13,9 +13,10 @@ from rewardspec._version import __version__
 
 if TYPE_CHECKING:
     from rewardspec import adapters, rewards
-    from rewardspec.api import check, compile, diff, load, loads, replay, score, simulate, verify
+    from rewardspec.api import check, compile, diff, load, loads, replay, report, score, simulate, verify
     from rewardspec.emit.runtime.columns import RolloutError
     from rewardspec.function import AdvantageFunction, Result
+    from rewardspec.pages.report import SpecReport
     from rewardspec.prove.counterexample import Counterexample
     from rewardspec.prove.diff import Difference
     from rewardspec.prove.diff_on_log import LogDifference
@@ -40,6 +41,7 @@ _HOMES = {  # imported when they are asked for: reading a spec needs little of t
     "Simulation": "prove.simulate",
     "Spec": "spec",
     "SpecError": "text.diagnostics",
+    "SpecReport": "pages.report",
     "Summary": "scoring.score",
     "Verdict": "prove.verify",
     "check": "api",
@@ -48,6 +50,7 @@ _HOMES = {  # imported when they are asked for: reading a spec needs little of t
     "load": "spec",
     "loads": "spec",
     "replay": "api",
+    "report": "api",
     "score": "api",
     "simulate": "api",
     "verify": "api",
@@ -66,6 +69,7 @@ __all__ = [
     "Simulation",
     "Spec",
     "SpecError",
+    "SpecReport",
     "Summary",
     "Verdict",
     "__version__",
@@ -76,6 +80,7 @@ __all__ = [
     "load",
     "loads",
     "replay",
+    "report",
     "rewards",
     "score",
     "simulate",

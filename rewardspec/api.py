@@ -22,7 +22,7 @@ from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, did_you_mean, shorten
 from rewardspec.text.source import Source
 
-__all__ = ["check", "compile", "diff", "load", "loads", "replay", "score", "simulate", "verify"]
+__all__ = ["check", "compile", "diff", "load", "loads", "replay", "report", "score", "simulate", "verify"]
 
 Given = Spec | str | PathLike[str]  # a spec, or the path or published name of one
 Rate = float | Fraction
@@ -328,6 +328,40 @@ def replay(
 
         write_page(Path(output), replay_page(replayed, found))
     return replayed
+
+
+def report(
+    spec: Given,
+    output: str | PathLike[str] | None = None,
+    *,
+    group_sizes: int | Iterable[int] = (2, 4, 8),
+    rates: Mapping[str, Rate] = {},
+    items: int = 2,
+    total_steps: int | None = None,
+) -> rewardspec.SpecReport:
+    """All that can be said of a spec without a run, and its page.
+
+    rewardspec.report("specs/gdpo/math.yaml", "page.html").findings
+
+    output: a page to write, one HTML file that opens from disk. group_sizes: those of which groups are counted and
+    guarantees are tried. rates: success rates of columns or components with two values. items: the most items of a list
+    inside a rollout. total_steps: the length of training. Raises SpecError, OSError, and these ValueErrors: BadPath,
+    NoLibrary if no page can be drawn, others for a wrong option.
+    """
+    from rewardspec.pages.report import report, report_page
+
+    if output is not None:
+        from rewardspec.pages.page import check_page
+
+        check_page(Path(output), [Path(path) for path in _files([spec])])
+    length = None if total_steps is None else _whole("total_steps", total_steps, 1, 1)
+    read = _spec(spec)
+    found = report(read, _sizes(group_sizes), rates=_rates(rates), items=_items(items), total_steps=length)
+    if output is not None:
+        from rewardspec.pages.page import write_page
+
+        write_page(Path(output), report_page(found))
+    return found
 
 
 def _files(given: Given | Sequence[Given]) -> list[str | PathLike[str]]:

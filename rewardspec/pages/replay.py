@@ -7,13 +7,11 @@ from dataclasses import asdict
 
 from rewardspec._version import __version__
 from rewardspec.pages.page import page
-from rewardspec.pages.texts import bounded, texts_of
+from rewardspec.pages.texts import MOST_OF_A_SPEC, bounded, texts_of
 from rewardspec.prove.changes import changes
 from rewardspec.runs.replay import RunReplay
 from rewardspec.runs.suggest import Suggestion
 from rewardspec.spec import Spec
-
-MOST_OF_A_SPEC = 100_000  # characters
 
 
 def replay_page(found: RunReplay, specs: Sequence[Spec], suggestions: Sequence[Suggestion] | None = None) -> str:

@@ -13,6 +13,7 @@ from rewardspec.runs.audit import Row
 MOST_CHARACTERS = 8_000  # of a text; of a longer one its beginning and its end are shown
 FEWEST_CHARACTERS = 400
 MOST_IN_ALL = 1_000_000  # characters of all texts of a page, as long as each has the fewest
+MOST_OF_A_SPEC = 100_000  # characters
 AT_THE_END = 4  # the end of a text is one part of so many
 
 NAMES = ("prompt", "completion")

@@ -11,7 +11,7 @@ function main() {
     { class: "top" },
     el("div", { class: "line" }, el("p", { class: "kind" }, data.heading), themeSwitch(() => board.draw())),
     el("h1", {}, data.title),
-    el("p", { class: "subject" }, subject),
+    subject.map((line) => el("p", { class: "subject" }, line)),
     el("p", { class: "chips" }, chips),
     el("nav", { "aria-label": "Sections" }, there.map(([id, title]) => el("a", { href: `#${id}` }, title))),
   );
