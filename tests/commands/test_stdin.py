@@ -140,6 +140,7 @@ def test_a_file_that_is_called_so_is_named_by_its_folder(home):
     assert run("check", home / "-").exit_code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["rewardspec", "rewardspec.cli"])
 def test_package_runs_as_the_command(module):
     done = subprocess.run(

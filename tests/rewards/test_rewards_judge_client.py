@@ -91,6 +91,7 @@ def test_failure_that_stays_is_a_missing_value_and_one_warning(caplog):
     assert server.url in line and "no room" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "cause"),
     [

@@ -68,6 +68,7 @@ TRL = {
 }
 
 
+@pytest.mark.slow
 @SEEDS
 @SIZES
 @pytest.mark.parametrize("scheme", TRL)
@@ -111,6 +112,7 @@ def test_verl(scheme, estimator, seed):
     close(run(scheme, "verl", rewards, tokens, index), expected)
 
 
+@pytest.mark.slow
 @SEEDS
 @SIZES
 def test_verl_gdpo_whitens_over_tokens(size, seed):
@@ -179,6 +181,7 @@ def nemo(estimator, rewards, tokens, size):
     return (a - mean) * (((a - mean) ** 2 * tokens).sum() / tokens.sum()).clamp(min=1e-8).rsqrt()
 
 
+@pytest.mark.slow
 @SEEDS
 @SIZES
 @pytest.mark.parametrize("scheme", ["grpo", "dr_grpo", "gdpo", "reinforce_baseline"])

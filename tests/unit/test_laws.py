@@ -406,6 +406,7 @@ def test_spec_that_moves_wants_step_and_total(given):
 GATED = "signals:\n  pass: {%s}\ncomponents:\n  x: {expr: 1, when: %s}\nadvantage: dr_grpo\n"
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("domain", ["range: [0, 1]", "values: [0, 0.1, 0.7, 1]"])
 def test_column_that_holds_the_threshold_meets_it(domain, kind):

@@ -144,6 +144,7 @@ def compiled(spec, expression, component, columns, groups):
     return rewardspec.compile(rewardspec.loads(spec))(given, groups).advantages.tolist()
 
 
+@pytest.mark.slow
 @each(PICTURES)
 def test_picture_is_as_both_readings_compute_it(page, line, text):
     spec = last_spec(page, line)

@@ -120,6 +120,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", COMMANDS)
 def test_no_command_prints_what_acts(folder, what):
     result = CliRunner().invoke(app, [folder[1] if word == "SPEC" else word for word in COMMANDS[what]])

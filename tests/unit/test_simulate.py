@@ -218,6 +218,7 @@ def test_simulate_takes_rates_and_a_step_of_a_spec():
         simulate(spec, 2, rates={"b": 0.3})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize(
     ("file", "weights", "told_apart"),
