@@ -41,7 +41,7 @@ class Worker:
         return answer
 
     def _start(self) -> None:
-        command = [sys.executable, "-c", "from rewardspec.rewards.math_worker import serve; serve()"]
+        command = [sys.executable, "-P", "-c", "from rewardspec.rewards.math_worker import serve; serve()"]
         path = os.pathsep.join(p for p in sys.path if p)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}

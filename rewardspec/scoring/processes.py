@@ -101,7 +101,7 @@ class _Process:
         self.process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", "from rewardspec.scoring.processes import serve; serve()"]
+        command = [sys.executable, "-P", "-c", "from rewardspec.scoring.processes import serve; serve()"]
         path = os.pathsep.join(p for p in sys.path if p)
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)

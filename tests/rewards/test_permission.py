@@ -182,3 +182,23 @@ def test_the_configuration_for_trl_holds_the_permission(package):
         )
         if allowed:
             rewards.for_trl(rewardspec.loads(SPEC), allow_python=said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", ["math.correct", "math.integer"])
+def test_processes_do_not_look_for_modules_where_score_was_started(tmp_path, use):
+    """Python puts that folder first for `python -c`, even before its own library."""
+    for name in ("json", "pickle", "sympy", "torch", "rewardspec", "latex2sympy2_extended"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w').close()\nraise SystemExit\n")
+    (tmp_path / "spec.yaml").write_text(f"rewardspec: 1\ncomponents: {{a: {{use: {use}}}}}\nadvantage: grpo\n")
+    row = {"group": 1, "completion": "\\boxed{2^{1/2}}", "answer": "\\sqrt{2}"}
+    (tmp_path / "rows.jsonl").write_text((json.dumps(row) + "\n") * 4)
+    code = (
+        "import os, sys\nhere = os.getcwd()\nsys.path[:] = [p for p in sys.path if p and p != here]\n"
+        "from pathlib import Path\nimport rewardspec\nfrom rewardspec.scoring.score import score\n"
+        "found = score(rewardspec.load('spec.yaml'), Path('rows.jsonl'), Path('o.jsonl'), processes=2)\n"
+        "print(found.scored, found.bad)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.startswith("4 "), done.stdout + done.stderr
+    assert not (tmp_path / "ran").exists()
