@@ -320,7 +320,6 @@ def replay(
         if opened.spec is None:
             raise BadLog("the log does not have the spec that it was trained under: pass it")
         found = [own_spec(opened.spec)]
-        total_steps = total_steps or opened.spec.total_steps
     replayed = replay(opened, found, by=by, total_steps=total_steps, progress=progress)
     if output is not None:
         from rewardspec.pages.page import write_page

@@ -79,3 +79,8 @@ class Run:
     steps: Callable[[], Iterator[Step]] = field(repr=False)
     lost: tuple[str, ...] = ()
     spec: Trained | None = None
+
+    @property
+    def total_steps(self) -> int | None:
+        """The length of training, if the log says it."""
+        return None if self.spec is None else self.spec.total_steps

@@ -176,10 +176,11 @@ def replay(
 
     replay(open_run([Path("completions")]), [rewardspec.load("spec.yaml")]).specs[0].audit
 
-    by: a column by whose values groups are told apart. total_steps: the length of training, by default the last step of
-    the log, for specs that read it. progress: called after each step with the steps and rollouts so far. Raises BadLog
-    for a log that does not have what a spec reads, OSError.
+    by: a column by whose values groups are told apart. total_steps: the length of training, by default as the log says
+    or its last step. progress: called after each step with the steps and rollouts so far. Raises BadLog for a log that
+    does not have what a spec reads, OSError.
     """
+    total_steps = total_steps or run.total_steps
     if total_steps is None and any({"progress", "total_steps"} & spec.needs for spec in specs):
         total_steps = max((step.number for step in run.steps() if step.number is not None), default=None)
     under = Replaying(specs, by=by, total_steps=total_steps)

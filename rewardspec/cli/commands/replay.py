@@ -91,7 +91,6 @@ def command(
         opened = open_run(run, format=from_, columns=names_of(columns), group_by=group_by)
         if not specs:
             specs = [spec_of(opened, bool(set_), dialect)]
-            total_steps = total_steps or (None if opened.spec is None else opened.spec.total_steps)
         show = sys.stderr.isatty()
         found = replay(
             opened,

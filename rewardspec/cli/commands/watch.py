@@ -51,8 +51,8 @@ def command(
     from rewardspec.runs.replay import Replaying
     from rewardspec.runs.watch import growing
 
-    under = None if spec is None else Replaying([loaded(spec, set_)], total_steps=total_steps)
-    called, told, opened = names_of(columns), set[str](), None
+    given = None if spec is None else loaded(spec, set_)
+    under, called, told, opened = None, names_of(columns), set[str](), None
 
     def opener(paths: Sequence[Path]) -> Run:
         return open_run(paths, format=from_, columns=called, group_by=group_by)
@@ -60,7 +60,8 @@ def command(
     try:
         for opened, step in growing(run, opener, every=every, idle=idle):
             if under is None:
-                under = Replaying([spec_of(opened, bool(set_))], total_steps=total_steps)
+                length = total_steps or opened.total_steps
+                under = Replaying([given or spec_of(opened, bool(set_))], total_steps=length)
             under.add(step)
             found = under.found(opened).specs[0]
             say(step_line(found.steps[-1]))
