@@ -260,6 +260,8 @@ def score(
     restart: bool = False,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
+    cache: str | PathLike[str] | None = None,
+    only_failed: bool = False,
 ) -> rewardspec.Summary:
     """Score the completions of a file, write them with rewards and advantages, and return a summary.
 
@@ -269,8 +271,9 @@ def score(
     rows, with `scored/NAME` and `scored/advantage`. allow_python: modules, or `module:function`, that `python:` may
     name; True for all. restart: discard the results of an interrupted run. progress: called with the number of rows
     done and the number of all rows. processes: how many run reward functions; by default one, or, for many rows and
-    functions of rewardspec that only compute, one for each core. Raises SpecError, OSError, and these ValueErrors:
-    NotAllowed, BadLog, BadPath, ScoringError.
+    functions of rewardspec that only compute, one for each core. cache: a file that keeps what
+    functions say of rows. only_failed: ask again where it has no answer. Raises SpecError, OSError, and these
+    ValueErrors: NotAllowed, BadLog, BadPath, ScoringError.
     """
     from rewardspec.logs.columns import PREFIX
     from rewardspec.scoring.score import score
@@ -278,7 +281,10 @@ def score(
     shown = progress or (lambda done, of: None)
     files = Path(rollouts), Path(output)
     added = PREFIX if prefix is None else prefix
-    return score(_spec(spec), *files, group_by, total_steps, shown, allow_python, added, restart, processes)
+    kept = None if cache is None else Path(cache)
+    return score(
+        _spec(spec), *files, group_by, total_steps, shown, allow_python, added, restart, processes, kept, only_failed
+    )
 
 
 def replay(

@@ -84,7 +84,8 @@ class Measured:
 
     bad: the reasons of bad rows. groups: their ids, None for bad rows. steps: -1 without. columns: held and measured.
     lines: of each row that was measured now, for the partial file. resumed: rows of an earlier run. stale: those that
-    changed since. kinds: what the columns of JSON lines become in Parquet.
+    changed since. kinds: what the columns of JSON lines become in Parquet. asked, recalled: see
+    `ComponentCache`.
     """
 
     first: int
@@ -98,6 +99,8 @@ class Measured:
     resumed: int = 0
     stale: int = 0
     kinds: Kinds | None = None
+    asked: int = 0
+    recalled: int = 0
 
 
 def measured(
@@ -129,7 +132,10 @@ def measured(
     found.resumed = len(known)
     new = [i for i in read if i not in known]
     given = [{**row, **read[i].values} for i in new if isinstance(row := rows[i], dict)]
+    before_now = (0, 0) if scorer.cache is None else (scorer.cache.asked, scorer.cache.recalled)
     results = dict(zip(new, outcomes(scorer, given) if given else [], strict=True))
+    if scorer.cache is not None:
+        found.asked, found.recalled = scorer.cache.asked - before_now[0], scorer.cache.recalled - before_now[1]
     found.lines = [
         json.dumps([part.first + i + 1, digests[i], outcome], separators=(",", ":")) + "\n"
         for i, outcome in results.items()

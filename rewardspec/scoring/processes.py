@@ -20,6 +20,7 @@ from typing import Any
 
 from rewardspec.logs.parts import Part
 from rewardspec.rewards.reward import ScoringError
+from rewardspec.scoring.component_cache import ComponentCache
 from rewardspec.scoring.measure import Measured, Names, Outcome, measured
 from rewardspec.scoring.permission import Allowed
 from rewardspec.scoring.scorer import Scorer
@@ -57,7 +58,7 @@ def measured_in_order(
         for task in tasks:
             yield measured(scorer, names, *task)
         return
-    pool = _Pool(processes, (scorer.spec, allowed, names))
+    pool = _Pool(processes, (scorer.spec, allowed, names, scorer.cache))
     try:
         yield from pool.in_order(tasks)
     finally:
@@ -65,7 +66,7 @@ def measured_in_order(
 
 
 class _Pool:
-    def __init__(self, count: int, setting: tuple[Spec, Allowed, Names]):
+    def __init__(self, count: int, setting: tuple[Spec, Allowed, Names, ComponentCache | None]):
         self.setting = pickle.dumps(setting)
         self.idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self.all = [_Process(self.setting) for _ in range(count)]
@@ -153,7 +154,7 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # functions may print: keep that out of the answers
-    spec, allowed, names = pickle.load(sys.stdin.buffer)
+    spec, allowed, names, cache = pickle.load(sys.stdin.buffer)
     scorer: Any = None
     while True:
         try:
@@ -161,7 +162,7 @@ def serve() -> None:
         except EOFError:
             return
         try:
-            scorer = scorer or Scorer(spec, allowed)
+            scorer = scorer or Scorer(spec, allowed, cache=cache)
             found: object = measured(scorer, names, *task)
         except Exception as error:
             found = _portable(error)

@@ -15,10 +15,11 @@ import numpy as np
 
 from rewardspec.logs.columns import PREFIX, listed
 from rewardspec.logs.names import Keys, read_by_names
-from rewardspec.logs.outputs import beside, check_paths, held
+from rewardspec.logs.outputs import BadPath, beside, check_paths, held
 from rewardspec.logs.parts import RolloutFile, opened
 from rewardspec.logs.rows import BadLog
 from rewardspec.scoring.advantages import advantages
+from rewardspec.scoring.component_cache import ComponentCache
 from rewardspec.scoring.measure import Names
 from rewardspec.scoring.packed import Packed, Ragged
 from rewardspec.scoring.parquet import Kinds, joined
@@ -54,6 +55,8 @@ class Summary:
     missing: dict[str, int] = field(default_factory=dict)
     mean: dict[str, float] = field(default_factory=dict)
     groups: int = 0
+    asked: int = 0  # values that functions were asked for, of those that a cache keeps
+    recalled: int = 0  # and values that it had
 
 
 def score(
@@ -67,6 +70,8 @@ def score(
     prefix: str = PREFIX,
     restart: bool = False,
     processes: int | None = None,
+    cache: Path | None = None,
+    only_failed: bool = False,
 ) -> Summary:
     """Score the rows of `source` (JSON lines or Parquet) into `output` (in the format of its suffix).
 
@@ -77,11 +82,14 @@ def score(
     changed.
 
     restart: measure all rows again. progress: called with the number of rows done, and of all rows. processes: how many
-    measure; by default one, or for many rows and functions that only compute one for each core.
+    measure; by default one, or for many rows and functions that only compute one for each core. cache: a file that
+    keeps what functions say of rows, see `ComponentCache`. only_failed: ask again where a kept value is None.
     Raises BadPath, BadLog, ScoringError, OSError.
     """
-    scorer = Scorer(spec, allow_python)
-    reads = {"spec": Path(spec.source.name), "source": source}
+    if only_failed and cache is None:
+        raise BadPath("which rows had no answer is known from a cache: name the one of the earlier run")
+    scorer = Scorer(spec, allow_python, cache=None if cache is None else ComponentCache(cache, only_failed))
+    reads = {"spec": Path(spec.source.name), "source": source, **({} if cache is None else {"cache": cache})}
     suffixes = {SUFFIX: "the rewards so far", ASIDE: "the file of bad rows"}
     output = check_paths(output, reads, suffixes)
     check_format(output)
@@ -91,6 +99,7 @@ def score(
         table, gathered = run.measured(group_by)
         added = {prefix + name: table.columns[name] for name in scorer.names}
         summary = Summary(beside(output, ASIDE), resumed=gathered.resumed, changed=gathered.stale)
+        summary.asked, summary.recalled = gathered.asked, gathered.recalled
         try:
             computed = _advantages(spec, table, total_steps)
         except BadLog as error:  # rewards may have taken hours: keep them
@@ -137,7 +146,11 @@ class _Run:
     def _measure(self, names: Names, passing: Callable[[Keys], None]) -> tuple[Table, Gathering]:
         """Measure all rows, a part at a time."""
         scorer, file, spec = self.scorer, self.file, self.scorer.spec
-        heading = {"spec": spec.fingerprint, **versions(scorer), **{f"column {n}": c for n, c in names.held.items()}}
+        heading = {
+            "spec": spec.fingerprint,
+            **versions(scorer.uses, scorer.own),
+            **{f"column {n}": c for n, c in names.held.items()},
+        }
         columns = {name: spec.program.columns[name].level.listed for name in scorer.names}
         to_parquet = is_table(self.output) and file.schema is None
         self.partial = Partial(self.output, heading, file.count, columns, self.restart)

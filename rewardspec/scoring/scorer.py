@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 from rewardspec.language.declarations import Use
 from rewardspec.rewards.reward import BadReference, Reward, ScoringError, refuse
+from rewardspec.scoring.component_cache import ComponentCache
 from rewardspec.scoring.permission import Allowed, check_given, own_functions
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import did_you_mean, shorten
@@ -35,7 +36,7 @@ class Scorer:
     spec: a loaded Spec. allow_python: the user functions (`python:`) that may be imported: True for all, else names of
     modules, packages or `module:function`. They are imported here and nowhere else.
     functions: functions by column that replace those of the spec; the replaced ones are not imported.
-    only: the columns to measure; all by default.
+    only: the columns to measure; all by default. cache: what functions said before.
     Raises NotAllowed (a ScoringError) for functions that are not allowed, ScoringError for one that cannot be imported.
     """
 
@@ -45,8 +46,9 @@ class Scorer:
         allow_python: Allowed = False,
         functions: Mapping[str, Callable[..., Any]] = {},
         only: Collection[str] | None = None,
+        cache: ComponentCache | None = None,
     ):
-        self.spec, self.uses = spec, spec.uses
+        self.spec, self.uses, self.cache = spec, spec.uses, cache
         check_given(functions, self.uses, spec.name)
         self.names = [name for name in self.uses if name in spec.columns]  # the other columns are only compared
         if only is not None:
@@ -97,8 +99,14 @@ class Scorer:
         if of is not None:
             lengths = {i: self._lengths(of, row, scores, i) for i, row in enumerate(rows) if i not in bad}
             bad |= {i: _unlike(of, known) for i, known in lengths.items() if len({*known.values()}) > 1}
-        inputs, measure = self.measures[name]
-        given = {}
+        inputs, ask = self.measures[name]
+
+        def measure(given: Mapping[int, Any]) -> Sequence[Any]:
+            if self.cache is None:
+                return ask(list(given.values()))
+            return self.cache.measured(name, self.uses[name], self.own.get(name), given, ask)
+
+        given: dict[int, Any] = {}
         for i in places:
             if i in bad:
                 continue
@@ -108,12 +116,12 @@ class Scorer:
                 bad[i] = f"`{name}`: {error}"
         try:
             try:
-                found = measure(list(given.values()))
+                found = measure(given)
             except BadReference as error:  # it names all bad rows: measure the others
                 at = list(given)
                 bad |= {at[k]: f"`{name}`: {reason}" for k, reason in error.rows.items()}
                 given = {i: values for i, values in given.items() if i not in bad}
-                found = measure(list(given.values()))
+                found = measure(given)
         except (ValueError, RuntimeError, ModuleNotFoundError) as error:
             if name in self.own:  # a user function: the user should see its own error
                 raise

@@ -36,10 +36,12 @@ class Table:
 
 @dataclass
 class Gathering:
-    """Parts that become a table. resumed, stale: see `Measured`."""
+    """Parts that become a table. resumed, stale, asked, recalled: see `Measured`."""
 
     resumed: int = 0
     stale: int = 0
+    asked: int = 0
+    recalled: int = 0
     _bad: dict[int, str] = field(default_factory=dict)
     _known: dict[Hashable, int] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
@@ -55,6 +57,8 @@ class Gathering:
     def add(self, part: Measured) -> None:
         self.resumed += part.resumed
         self.stale += part.stale
+        self.asked += part.asked
+        self.recalled += part.recalled
         self.found = self.found or bool(part.keys.top)
         known = self._known
         self._groups.extend([known.setdefault(group, len(known)) for group in part.groups])

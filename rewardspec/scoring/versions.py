@@ -1,34 +1,92 @@
-"""The identity of a run of reward functions: rewards of two versions of a function must not be mixed."""
+"""The identity of reward functions: rewards of two versions of a function must not be mixed."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from rewardspec import rewards
 from rewardspec._version import __version__
-from rewardspec.scoring.scorer import Scorer
+from rewardspec.language.declarations import Use
+
+PLAIN = (str, bytes, int, float, bool, type(None))
 
 
-def versions(scorer: Scorer) -> dict[str, str]:
+def versions(uses: Mapping[str, Use], own: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
     """For each column its function, options, and a hash of the source code if there is one.
 
-    A user function changes with its file; modules that the file imports do not count. A judge changes with the endpoint
-    in the environment.
+    own: the user's functions, by column. A user function changes with its file; modules that the file imports do not
+    count. A judge changes with the endpoint in the environment.
     """
-    found = {}
-    for name, use in scorer.uses.items():
-        code = _of_file(scorer.own[name]) if name in scorer.own else f"rewardspec {__version__} {_of_ours()}"
-        found[name] = f"{use} [{code}]"
-        if use.reward is not None and use.reward.name.startswith("judge.") and not use.options.get("url"):
-            found[name] += f" at {_digest(os.environ.get('OPENAI_BASE_URL', '').encode())}"
-    return found
+    return {
+        name: f"{use} [{_of_file(own[name]) if name in own else of_ours()}]{endpoint(use)}"
+        for name, use in uses.items()
+    }
+
+
+def endpoint(use: Use) -> str:
+    """The endpoint in the environment, if the function is a judge that asks it."""
+    if use.reward is None or not use.reward.name.startswith("judge.") or use.options.get("url"):
+        return ""
+    return f" at {_digest(os.environ.get('OPENAI_BASE_URL', '').encode())}"
+
+
+def of_ours() -> str:
+    """The version of our reward functions."""
+    return f"rewardspec {__version__} {_of_our_files()}"
+
+
+def of_function(function: Callable[..., Any]) -> str:
+    """A user function's own `version` if it has one, else a hash of its source.
+
+    The source is the function's, and that of all functions, classes and constants of its module that it names. Where
+    that cannot be told, as of a closure or an object, it is the whole file.
+    """
+    stated = getattr(function, "version", None)
+    if isinstance(stated, str | int | float):
+        return f"version {stated}"
+    try:
+        return _digest("\n".join(_sources(function, {})).encode())
+    except (TypeError, OSError, _Unclear):
+        return _of_file(function)
+
+
+class _Unclear(Exception):
+    """What a function reads of its module is not in a text."""
+
+
+def _sources(function: object, seen: dict[str, str]) -> list[str]:
+    """The source of a function, and of what it names in its module."""
+    if not isinstance(function, FunctionType) or function.__closure__ or hasattr(function, "__wrapped__"):
+        raise _Unclear
+    seen[function.__qualname__] = inspect.getsource(function)
+    for name in sorted(_names(function.__code__)):
+        if name in seen or name not in function.__globals__:
+            continue
+        held = function.__globals__[name]
+        if isinstance(held, PLAIN):
+            seen[name] = repr(held)
+        elif isinstance(held, ModuleType) or getattr(held, "__module__", None) != function.__module__:
+            if not isinstance(held, ModuleType | type | FunctionType | BuiltinFunctionType):
+                raise _Unclear  # a table, a model
+        elif isinstance(held, FunctionType):
+            _sources(held, seen)
+        else:
+            raise _Unclear  # a class, whose bases and methods name more
+    return [f"{name}: {seen[name]}" for name in sorted(seen)]
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that code reads, with those of the functions in it."""
+    inner = [_names(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return {*code.co_names}.union(*inner)
 
 
 def _digest(data: bytes) -> str:
@@ -36,7 +94,7 @@ def _digest(data: bytes) -> str:
 
 
 @cache
-def _of_ours() -> str:
+def _of_our_files() -> str:
     """A hash of our reward functions, all together because they share code, and of the scorer."""
     files = [Path(__file__).with_name("scorer.py"), *sorted(Path(rewards.__file__).parent.rglob("*.py"))]
     return _digest(b"".join(path.read_bytes() for path in files))

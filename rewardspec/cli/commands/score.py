@@ -60,6 +60,16 @@ def command(
             show_default=False,
         ),
     ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep what functions say of rows in this SQLite file, and ask only what it does not have.",
+            show_default=False,
+        ),
+    ] = None,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="With --cache: ask again where there was no answer.")
+    ] = False,
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     key_host: Annotated[
@@ -93,6 +103,8 @@ def command(
                 prefix,
                 restart,
                 processes,
+                cache,
+                only_failed,
             )
     except KeyboardInterrupt:
         say(f"interrupted; run the same command to resume from {shown(output)}.partial", err=True)
@@ -117,6 +129,8 @@ def _show(summary: Summary, rollouts: Path, output: Path) -> None:
         say(f"resumed: {summary.resumed} rows of an earlier run are kept", err=True)
     if summary.changed:
         say(f"{summary.changed} rows changed since an earlier run and were scored again", err=True)
+    if summary.recalled or summary.asked:
+        say(f"cache: {summary.recalled} values were kept, {summary.asked} were asked for", err=True)
     if not summary.scored:
         say(f"no row could be scored; nothing was written to {shown(output)}", err=True)
         raise typer.Exit(1)

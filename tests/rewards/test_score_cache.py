@@ -1,0 +1,206 @@
+"""`rewardspec score --cache`: a changed component asks itself alone again; an answer is never another row's."""
+
+import importlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import rewardspec
+from rewardspec.cli import app
+from rewardspec.logs.outputs import BadPath
+from rewardspec.logs.parts import RolloutFile
+from rewardspec.scoring.versions import of_function
+
+ROWS = 300
+SPEC = """
+rewardspec: 1
+name: cached
+components:
+  long: {python: "cached_rewards:long", range: [0, .inf]}
+  loud: {python: "cached_rewards:loud", range: [0, .inf], missing: zero}
+advantage: grpo
+"""
+# Every call leaves a line in a file.
+MODULE = """
+from pathlib import Path
+
+LIMIT = 2
+
+def note(name):
+    with open("calls", "a") as out:
+        out.write(name + "\\n")
+
+def long(completion):
+    note("long")
+    return float(len(completion)) * LIMIT
+
+def loud(completion, *, fails=()):
+    note("loud")
+    words = completion.split()
+    if Path("down").exists() and words[1].endswith("7"):
+        return None
+    return float(words[1]) + 0.5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "cached_rewards.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # an edit within a second would not be seen
+    monkeypatch.syspath_prepend(tmp_path)
+    write()
+    yield tmp_path
+    sys.modules.pop("cached_rewards", None)
+
+
+def write(count=ROWS, **more):
+    rows = [{"group": i // 4, "completion": f"row {i}", **more} for i in range(count)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def calls(**options):
+    """How often each function was called by a run, and the rows that it wrote."""
+    Path("calls").write_text("")
+    sys.modules.pop("cached_rewards", None)
+    importlib.invalidate_caches()
+    options = {"cache": "kept.sqlite", "allow_python": True, **options}
+    rewardspec.score("spec.yaml", "rows.jsonl", "out.jsonl", **options)
+    called = Path("calls").read_text().split()
+    for i, row in enumerate(rows := RolloutFile(Path("out.jsonl")).rows()):
+        assert row["scored/loud"] in (i + 0.5, None) and row["completion"] == f"row {i}"
+    return {name: called.count(name) for name in ("long", "loud")}, rows
+
+
+def change(old, new, path="cached_rewards.py"):
+    text = Path(path).read_text()
+    assert old in text
+    Path(path).write_text(text.replace(old, new))
+
+
+def test_a_second_run_asks_nothing(folder):
+    first, before = calls()
+    assert first == {"long": ROWS, "loud": ROWS}
+    again, after = calls()
+    assert again == {"long": 0, "loud": 0} and after == before
+    change("range: [0, .inf]}", "range: [0, .inf], weight: 2}", "spec.yaml")
+    change("advantage: grpo", "advantage: gdpo", "spec.yaml")
+    change("  loud:", "  shout:", "spec.yaml")
+    Path("calls").write_text("")
+    rewardspec.score("spec.yaml", "rows.jsonl", "out.jsonl", cache="kept.sqlite", allow_python=True)
+    assert not Path("calls").read_text()  # another weight, advantage and name ask nothing
+    write(more="a column")
+    change("  shout:", "  loud:", "spec.yaml")
+    assert calls()[0] == {"long": 0, "loud": 0}
+    write(ROWS + 7)
+    assert calls()[0] == {"long": 7, "loud": 7}
+
+
+def test_an_edited_function_is_asked_again_alone(folder):
+    calls()
+    change("words[1]) + 0.5", "words[1]) + 0.5  # the same")
+    assert calls()[0] == {"long": 0, "loud": ROWS}
+    change("LIMIT = 2", "LIMIT = 3")  # which `long` reads
+    found, rows = calls()
+    assert found == {"long": ROWS, "loud": 0} and rows[0]["scored/long"] == 15
+    change("out.write(name", "out.write(str(name)")  # both read `note`
+    assert calls()[0] == {"long": ROWS, "loud": ROWS}
+    Path("cached_rewards.py").write_text(Path("cached_rewards.py").read_text() + "\nlong.version = loud.version = 1\n")
+    calls()
+    change("LIMIT = 3", "LIMIT = 4")
+    found, rows = calls()
+    assert found == {"long": 0, "loud": 0} and rows[0]["scored/long"] == 15  # as its version says
+
+
+def test_only_failed_asks_where_there_was_no_answer(folder):
+    Path("down").touch()
+    found, rows = calls()
+    assert sum(row["scored/loud"] is None for row in rows) == 30
+    Path("down").unlink()
+    assert calls()[0] == {"long": 0, "loud": 0}  # None is kept, too
+    found, rows = calls(only_failed=True)
+    assert found == {"long": 0, "loud": 30} and all(row["scored/loud"] is not None for row in rows)
+    assert calls(only_failed=True)[0] == {"long": 0, "loud": 0}
+    with pytest.raises(BadPath, match="is known from a cache"):
+        calls(cache=None, only_failed=True)
+
+
+def test_the_command_says_what_was_kept(folder):
+    for says in ("0 values were kept, 600 were asked for", "600 values were kept, 0 were asked for"):
+        command = ["score", "spec.yaml", "rows.jsonl", "-o", "out.jsonl", "--trust", "--cache", "kept.sqlite"]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0 and f"cache: {says}" in result.output, result.output
+
+
+@pytest.mark.parametrize("damage", [b"", b"no database" * 99, None])
+def test_a_cache_that_cannot_be_used_costs_a_warning(folder, caplog, damage):
+    calls()
+    if damage is None:
+        Path("kept.sqlite").unlink()
+        Path("kept.sqlite").mkdir()
+    else:
+        Path("kept.sqlite").write_bytes(damage)
+    found, _ = calls()
+    assert found == {"long": ROWS, "loud": ROWS}
+    assert len(caplog.records) == (0 if damage == b"" else 1)
+    said = "the cache of what reward functions said cannot be used: kept.sqlite"
+    assert damage == b"" or said in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "x", "true", '"1"', "[[1.0]]", "1", "{}"])
+def test_kept_texts_that_are_no_values_are_asked_again(folder, text):
+    calls()
+    with sqlite3.connect("kept.sqlite") as file:
+        file.execute("UPDATE answers SET answer = ?", (text,))
+    file.close()
+    assert calls()[0] == {"long": ROWS, "loud": ROWS}
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_leaves_what_it_asked(folder):
+    write(3000)
+    command = [sys.executable, "-m", "rewardspec.cli", "score", "spec.yaml", "rows.jsonl", "-o", "out.jsonl"]
+    command += ["--trust", "--cache", "kept.sqlite"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(rewardspec.__file__).parents[1])}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while process.poll() is None and not (Path("calls").exists() and Path("calls").stat().st_size > 4000):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    Path("out.jsonl.partial").unlink(missing_ok=True)
+    found, rows = calls()
+    assert 0 < found["long"] < 3000 and len(rows) == 3000
+
+
+def test_versions_follow_what_a_function_names(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def version(text, name="f"):
+        (tmp_path / "named.py").write_text(text)
+        sys.modules.pop("named", None)
+        importlib.invalidate_caches()
+        return of_function(getattr(importlib.import_module("named"), name))
+
+    text = "import math\nA = 1\ndef g(x):\n    return A\ndef f(x):\n    return g(x) + math.pi\n"
+    first = version(text)
+    assert version(text + "\ndef other(x):\n    return 2\n") == first
+    assert version(text.replace("A = 1", "A = 2")) != first
+    assert version(text.replace("return A", "return -A")) != first
+    table = text.replace("A = 1", "A = {1: 2}")  # no constant: then the whole file counts
+    assert version(table) != version(table + "\ndef other(x):\n    return 2\n")
+    wrapped = "import functools\n@functools.cache\ndef f(x):\n    return 1\n"
+    assert version(wrapped) != version(wrapped.replace("return 1", "return 2"))
+    assert version(wrapped + "f.version = '7'\n") == version("def f(x):\n    return 9\nf.version = 7\n") == "version 7"
+    sys.modules.pop("named", None)
