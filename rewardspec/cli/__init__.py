@@ -5,6 +5,7 @@ Exit status: 0 clean, 1 errors in a spec, 2 misuse of the command, 130 interrupt
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from pkgutil import iter_modules
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context  # typer carries click within itself
 
 COMMANDS = "rewardspec.cli.commands"
+MANY = 100_000  # objects between two searches for garbage: a command makes few circles, and searching takes a twentieth
 
 
 class _Commands(TyperGroup):
@@ -59,6 +61,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 def main() -> None:
     """Entry point of the `rewardspec` command."""
+    gc.set_threshold(MANY)
     try:
         app(prog_name="rewardspec")
     except BrokenPipeError:  # `| head` has closed the pipe

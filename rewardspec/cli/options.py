@@ -71,6 +71,31 @@ Items = Annotated[
     int,
     typer.Option("--items", help="The most items of a list: longer ones are not tried.", min=0, max=16),
 ]
+MaybeItems = Annotated[  # where a log can be in place of the groups that are tried
+    int | None,
+    typer.Option(
+        "--items",
+        help="The most items of a list: longer ones are not tried. 2 by default.",
+        min=0,
+        max=16,
+        show_default=False,
+    ),
+]
+MaybePrefix = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        help="The prefix of the columns that `rewardspec score` added: `scored/` by default.",
+        show_default=False,
+    ),
+]
+
+
+def refuse(why: str, **options: object) -> None:
+    """End the command if an option is given that would be ignored, and say why. options: values by name."""
+    given = [name for name, value in options.items() if value is not None and value is not False and value != ""]
+    if given:
+        misuse(f"{' and '.join(given)} {why}")
 
 
 def one_of(given: str, *known: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from rewardspec.cli.options import constants_of
-from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.printing.lines import misuse, say, say_diagnostic
 from rewardspec.language.files import MOST_BYTES, read_bytes, read_file
 from rewardspec.language.published import located
 from rewardspec.spec import Spec
@@ -101,7 +101,8 @@ def loaded(path: Path, settings: list[str], dialect: str | None = None) -> Spec:
 def complain(diagnostics: Iterable[Diagnostic]) -> None:
     """Print diagnostics on stderr."""
     for diagnostic in diagnostics:
-        say(diagnostic.render() + "\n", err=True)
+        say_diagnostic(diagnostic, err=True)
+        say("", err=True)
 
 
 def keep(output: Path, *reads: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -53,6 +52,8 @@ def read_use(name: str, block: Block, report: Report) -> Use | None:
     reward = find_reward(called)
     if reward is None:
         known = [found.name for found in all_rewards()]
+        from difflib import get_close_matches
+
         short = get_close_matches(match[2], [k.partition(".")[2] for k in known], n=1)
         near = did_you_mean(called, known) or next(
             (f"did you mean `{k}`?" for k in known if short and k.endswith("." + short[0])), None

@@ -26,6 +26,8 @@ class Truth:
 
 @dataclass(frozen=True)
 class Axis:
+    """What `over=` names: `group`, `batch`, `components`, `rollout`."""
+
     name: str
 
 

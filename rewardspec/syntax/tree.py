@@ -19,16 +19,22 @@ class Expr:
 
 @dataclass(frozen=True, eq=False)
 class Number(Expr):
+    """A literal."""
+
     value: Fraction | float  # a float only for infinity
 
 
 @dataclass(frozen=True, eq=False)
 class Name(Expr):
+    """A name, of a value or of a function that is called."""
+
     text: str
 
 
 @dataclass(frozen=True, eq=False)
 class Call(Expr):
+    """A call: `mean(x, over=batch)`."""
+
     function: Name
     arguments: tuple[Expr, ...]
     keywords: tuple[tuple[Name, Expr], ...] = ()
@@ -44,6 +50,8 @@ class Operation(Expr):
 
 @dataclass(frozen=True, eq=False)
 class If(Expr):
+    """A choice: `then if condition else otherwise`."""
+
     condition: Expr
     then: Expr
     otherwise: Expr

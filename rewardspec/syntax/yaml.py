@@ -50,6 +50,8 @@ class Scalar:
 
 @dataclass(frozen=True, eq=False)
 class Sequence:
+    """A list. flow: written in `[ ]`."""
+
     span: Span
     items: tuple[Node, ...]
     flow: bool = False
@@ -57,6 +59,8 @@ class Sequence:
 
 @dataclass(frozen=True, eq=False)
 class Mapping:
+    """A mapping, in the order of the file. flow: written in `{ }`."""
+
     span: Span
     items: tuple[tuple[Scalar, Node], ...]
     flow: bool = False
@@ -98,6 +102,8 @@ def read_yaml(source: Source, report: Report) -> Mapping | None:
 
 @dataclass
 class _Reader:
+    """The events of one file, taken one after another; `count` is limited."""
+
     source: Source
     report: Report
     count: int = 0

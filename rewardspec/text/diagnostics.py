@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TypedDict, Unpack
 
 from rewardspec.text.shown import shown
@@ -183,6 +182,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         same = [k for k in known if like(k) == like(name)]
         if same:
             return same[0]
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return close[0] if close else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from rewardspec.text.shown import shown
 
@@ -20,4 +19,6 @@ def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]
 
 
 def _text(cell: object) -> str:
+    from html import escape  # its table of names is for notebooks alone
+
     return escape(shown(cell))

@@ -100,7 +100,7 @@ def test_a_page_has_what_its_declaration_says():
         ("toolrl.correctness", ["# toolrl.correctness (reward)", "Source: ToolRL"]),
         ("phantom-gradient", ["# phantom-gradient (finding)"]),
         ("missing", ["# missing (name)", "# missing (key)"]),
-        ("--p", ["`--p NAME=P,...`: Success rates", "It is an option of check, simulate."]),
+        ("--p", ["`--p NAME=P,...`: Success rates", "It is an option of check, "]),
         ("gdpo/math", ["# gdpo/math (spec)", "advantage: gdpo", "fingerprint", "whiten(decoupled)"]),
     ],
 )

@@ -9,7 +9,8 @@ import typer
 from rewardspec.api import check_text
 from rewardspec.cli import completing
 from rewardspec.cli.options import Files, Items, Rates, Set, TotalSteps, constants_of, one_of, sizes_of
-from rewardspec.cli.printing.lines import misuse, say, say_json
+from rewardspec.cli.printing.lines import misuse, say, say_diagnostic, say_json
+from rewardspec.cli.printing.progress import progress
 from rewardspec.cli.reading import expanded, name_of, source_of
 from rewardspec.groups.points import ITEMS
 from rewardspec.groups.rates import read_rates
@@ -44,7 +45,10 @@ def command(
     items: Items = ITEMS,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Report all errors and findings of specs, without running anything."""
+    """Report all errors and findings of specs, without running anything.
+
+    rewardspec check spec.yaml --p correct=0.3 -g 8
+    """
     one_of(format, "text", "json", "sarif", "github")
     for code in errors:
         if code not in codes():
@@ -60,17 +64,20 @@ def command(
     found: list[Diagnostic] = []
     notes: list[Diagnostic] = []  # what was not checked
     paths = expanded(files)
-    for path in paths:
-        source, report = source_of(path)
-        if source is None:
-            found += report.sorted()
-            continue
-        try:
-            said, left = check_text(source, constants, run, strict, errors)
-        except ValueError as error:
-            misuse(f"{name_of(path)}: {error}")
-        found += said
-        notes += left
+    with progress("checking") as show:
+        for number, path in enumerate(paths):
+            if show is not None:
+                show(f"checking {name_of(path)}", number, len(paths))
+            source, report = source_of(path)
+            if source is None:
+                found += report.sorted()
+                continue
+            try:
+                said, left = check_text(source, constants, run, strict, errors)
+            except ValueError as error:
+                misuse(f"{name_of(path)}: {error}")
+            found += said
+            notes += left
     if format == "json":
         say_json([d.to_json() for d in (*found, *notes)])
     elif format == "sarif":
@@ -89,7 +96,8 @@ def command(
 
 def _show(found: list[Diagnostic], notes: list[Diagnostic], files: int) -> None:
     for diagnostic in found:
-        say(diagnostic.render() + "\n")
+        say_diagnostic(diagnostic)
+        say("")
     for note in notes:
         say(f"{shown(note.span.source.name)}: {note.render()}")
     broken = sum(d.severity == "error" for d in found)

@@ -37,12 +37,21 @@ def command(
         typer.Option(help="With --target verl or openrlhf: the seed of all random draws.", show_default=False),
     ] = None,
 ) -> None:
-    """Compile a spec to a Python module that needs only torch, or to the files for a trainer's configuration."""
+    """Compile a spec to a Python module that needs only torch, or to the files for a trainer's configuration.
+
+    rewardspec compile spec.yaml -o advantage.py
+    """
     if target is not None:
         _embed(file, target, output, force, dialect, set_, allowed_by(trust, allow_python), seed)
         return
     if seed is not None:
         misuse("--seed needs --target: pass a module its seed in the call")
+    if force or trust or allow_python:
+        given = {"--force": force, "--trust": trust, "--allow-python": allow_python}
+        names = " and ".join(name for name, value in given.items() if value)
+        misuse(
+            f"{names} {'need' if ' and ' in names else 'needs'} --target: a module runs no functions, and -o replaces"
+        )
     source = loaded(file, set_, dialect).python
     if output is None:
         typer.echo(source, nl=False)

@@ -8,8 +8,19 @@ from typing import Annotated
 import typer
 
 from rewardspec.cli import completing
-from rewardspec.cli.options import A_SPEC, GroupBy, Items, Prefix, TableOrJson, TotalSteps, one_of, sizes_of
+from rewardspec.cli.options import (
+    A_SPEC,
+    GroupBy,
+    MaybeItems,
+    MaybePrefix,
+    TableOrJson,
+    TotalSteps,
+    one_of,
+    refuse,
+    sizes_of,
+)
 from rewardspec.cli.printing.lines import misuse, say_json
+from rewardspec.cli.printing.progress import progress
 from rewardspec.cli.reading import check_stdin, loaded
 from rewardspec.groups.points import ITEMS
 from rewardspec.logs.columns import PREFIX
@@ -17,12 +28,16 @@ from rewardspec.logs.rows import BadLog
 from rewardspec.prove.diff import Difference, difference
 from rewardspec.prove.diff_on_log import LogDifference, difference_on_log
 
+SIZES = "2,3"
+
 
 def command(
     before: Annotated[Path, typer.Argument(help=A_SPEC, show_default=False, autocompletion=completing.specs)],
     after: Annotated[Path, typer.Argument(help="The other spec.", show_default=False, autocompletion=completing.specs)],
-    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes to compare.")] = "2,3",
-    items: Items = ITEMS,
+    group_sizes: Annotated[
+        str, typer.Option("-g", "--group-size", help=f"Group sizes to compare; by default {SIZES}.")
+    ] = "",
+    items: MaybeItems = None,
     rollouts: Annotated[
         Path | None,
         typer.Option(
@@ -30,23 +45,35 @@ def command(
         ),
     ] = None,
     group_by: GroupBy = None,
-    prefix: Prefix = PREFIX,
+    prefix: MaybePrefix = None,
     total_steps: TotalSteps = None,
     format: TableOrJson = "table",
 ) -> None:
     """Compare two specs: their keys, and the advantages that they compute for small groups or for a rollout log.
 
+    rewardspec diff gdpo/math gdpo/math_conditioned -g 2..4
+
     Exit status 1 if they differ.
     """
     one_of(format, "table", "json")
+    if rollouts is not None:
+        refuse(
+            "cannot be combined with --rollouts, which takes the groups of a log",
+            **{"-g": group_sizes, "--items": items},
+        )
+    else:
+        of_log = {"--group-by": group_by, "--prefix": prefix, "--total-steps": total_steps}
+        refuse("cannot be used without --rollouts", **of_log)
+    sizes = sizes_of(group_sizes or SIZES)
     check_stdin(before, after)
     specs = loaded(before, []), loaded(after, [])
     found: Difference | LogDifference
     try:
-        if rollouts is None:
-            found = difference(*specs, sizes_of(group_sizes), items)
-        else:
-            found = difference_on_log(*specs, rollouts, group_by, total_steps, prefix)
+        with progress("comparing"):
+            if rollouts is None:
+                found = difference(*specs, sizes, ITEMS if items is None else items)
+            else:
+                found = difference_on_log(*specs, rollouts, group_by, total_steps, prefix or PREFIX)
     except (BadLog, OSError) as error:
         misuse(str(error))
     if format == "json":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,8 @@ import typer
 
 from rewardspec.cli import completing
 from rewardspec.cli.options import Dialect, Set, TableOrJson, TotalSteps, one_of
-from rewardspec.cli.printing.lines import misuse, say, say_json
+from rewardspec.cli.printing.lines import misuse, say, say_json, say_wrapped
+from rewardspec.cli.printing.markdown import show_markdown
 from rewardspec.cli.reading import STDIN, is_published, loaded
 from rewardspec.text.diagnostics import nearest
 from rewardspec.text.shown import shown
@@ -45,6 +47,8 @@ def command(
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Show a spec as compiled: its expressions, its graph, the level and domain of every value.
+
+    rewardspec explain spec.yaml --at 0,30,100% --total-steps 300
 
     Of a word instead, show its page: a scheme (`grpo`), a function (`zscore`), a reward function
     (`toolrl.correctness`), a published spec (`gdpo/math`), a finding (`phantom-gradient`), a key (`when`), an option
@@ -89,11 +93,11 @@ def _explain(spec: Spec, at: str, total_steps: int | None, format: str, pages: l
 
     _show_pages(pages, format)
     out = console()
-    out.print(f"{spec.name}  (fingerprint {spec.fingerprint})", markup=False, highlight=False)
+    out.print(f"{spec.name}  (fingerprint {spec.fingerprint})")
     if spec.about and not pages:
         for line in spec.about.split("\n"):
-            out.print(f"  {shown(line)}", markup=False, highlight=False)
-    out.print(f"  needs: {', '.join(found.needs) or 'nothing but its columns'}", markup=False, highlight=False)
+            say_wrapped(line, "  ")
+    say_wrapped(f"needs: {', '.join(found.needs) or 'nothing but its columns'}", "  ")
     table(out, "Columns", HEADS["columns"], found.columns)
     table(out, "Components", HEADS["components"], found.components)
     if found.state:
@@ -150,4 +154,7 @@ def _show_pages(pages: list[Page], format: str) -> None:
         say_json([{"kind": p.kind, "name": p.name, "page": p.body, "related": [*p.related]} for p in pages])
         return
     for page in pages:
-        say(f"{page.text}\n")
+        if sys.stdout.isatty():
+            show_markdown(page.text)
+        else:
+            say(f"{page.text}\n")

@@ -18,6 +18,8 @@ def command(
 ) -> None:
     """Format specs: indentation, space, redundant parentheses. Comments stay.
 
+    rewardspec fmt specs/ --check
+
     Standard input is formatted to standard output.
     """
     changed, broken = [], False

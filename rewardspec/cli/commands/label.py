@@ -42,6 +42,8 @@ def command(
 ) -> None:
     """Label trajectories with reward tokens: the stage 1 fine-tuning set of RC-GRPO.
 
+    rewardspec label trajectories.jsonl rc_grpo/rc_grpo -o labelled.jsonl
+
     The token is added to the first user message. Lines that cannot be labelled are reported and skipped.
     """
     read = loaded(spec, set_)

@@ -20,7 +20,10 @@ def command(
     ] = None,
     format: TableOrJson = "table",
 ) -> None:
-    """List schemes, definitions, functions, rewards, dialects, specs and findings, each with its source."""
+    """List schemes, definitions, functions, rewards, dialects, specs and findings, each with its source.
+
+    rewardspec list rewards
+    """
     one_of(format, "table", "json")
     entries = [*catalogue(), *(Entry("finding", code, (page(code) or "").split("\n")[0]) for code in codes())]
     kinds = list(dict.fromkeys(entry.kind for entry in entries))

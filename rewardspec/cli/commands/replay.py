@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +21,8 @@ from rewardspec.cli.options import (
     names_of,
     one_of,
 )
-from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
+from rewardspec.cli.printing.lines import misuse, say, say_json
+from rewardspec.cli.printing.progress import progress
 from rewardspec.cli.reading import STDIN, check_stdin, complain, loaded
 from rewardspec.cli.writing import check_page, write_page
 from rewardspec.logs.run import Run
@@ -91,17 +91,15 @@ def command(
         opened = open_run(run, format=from_, columns=names_of(columns), group_by=group_by)
         if not specs:
             specs = [spec_of(opened, bool(set_), dialect)]
-        show = sys.stderr.isatty()
-        found = replay(
-            opened,
-            specs,
-            by=by,
-            total_steps=total_steps,
-            progress=(lambda steps, rollouts: say_over(f"step {steps:,}, {rollouts:,} rollouts")) if show else None,
-        )
-        suggestions = suggested(opened, specs[0], found.specs[0], total_steps) if suggest else ()
-        if show:
-            say_over("")
+        with progress("replaying") as show:
+
+            def tell(steps: int, rollouts: int) -> None:
+                assert show is not None
+                show(f"replaying: {rollouts:,} rollouts", steps)
+
+            found = replay(opened, specs, by=by, total_steps=total_steps, progress=show and tell)
+        with progress("trying other schemes, gates and weights"):
+            suggestions = suggested(opened, specs[0], found.specs[0], total_steps) if suggest else ()
         if output is not None:
             from rewardspec.pages.replay import replay_page
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,8 @@ import typer
 
 from rewardspec.cli import completing
 from rewardspec.cli.options import Dialect, File, Items, Rates, Set, TotalSteps, one_of, sizes_of
-from rewardspec.cli.printing.lines import misuse, say_json, say_over
+from rewardspec.cli.printing.lines import misuse, say_json
+from rewardspec.cli.printing.progress import progress
 from rewardspec.cli.reading import loaded
 from rewardspec.cli.writing import check_page, write_page
 from rewardspec.groups.points import ITEMS
@@ -47,21 +47,12 @@ def command(
 
     sizes = sizes_of(group_sizes)
     spec = loaded(file, set_, dialect)
-    show = sys.stderr.isatty()
     try:
         stated: dict[str, Fraction] = read_rates(rates) if rates else {}
-        found = report(
-            spec,
-            sizes,
-            rates=stated,
-            items=items,
-            total_steps=total_steps,
-            progress=(lambda what: say_over(f"{what} ")) if show else None,
-        )
+        with progress("reporting") as show:
+            found = report(spec, sizes, rates=stated, items=items, total_steps=total_steps, progress=show)
     except ValueError as error:
         misuse(str(error))
-    if show:
-        say_over("")
     if output is not None:
         write_page(output, report_page(found))
     if format == "json":

@@ -82,6 +82,8 @@ def command(
 ) -> None:
     """Score completions with the spec's reward functions, and add rewards and advantages.
 
+    rewardspec score spec.yaml rollouts.jsonl -o scored.parquet --group-by prompt
+
     Rows keep their columns and get `scored/NAME` and `scored/advantage`. An interrupted run resumes where it stopped.
     Rows that cannot be scored are reported and written to a separate file.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -11,9 +10,23 @@ from typing import Annotated
 import typer
 
 from rewardspec.cli import completing
-from rewardspec.cli.options import Files, GroupBy, Items, Prefix, Rates, Set, TableOrJson, one_of, sizes_of
+from rewardspec.cli.options import (
+    Files,
+    GroupBy,
+    MaybeItems,
+    MaybePrefix,
+    Rates,
+    Set,
+    TableOrJson,
+    TotalSteps,
+    constants_of,
+    one_of,
+    refuse,
+    sizes_of,
+)
 from rewardspec.cli.printing.counts import show_counts, show_replays, show_sweep
-from rewardspec.cli.printing.lines import misuse, say, say_json, say_over
+from rewardspec.cli.printing.lines import misuse, say, say_json
+from rewardspec.cli.printing.progress import progress
 from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, complain, expanded, keep, loaded
 from rewardspec.groups.points import ITEMS
 from rewardspec.groups.rates import policy, read_rates
@@ -25,11 +38,14 @@ from rewardspec.text.shown import shown
 
 Labelled = list[tuple[str, Spec]]
 Moment = Mapping[str, Fraction]
+SIZES = "2,4,8"
 
 
 def command(
     files: Files,
-    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2,4,8",
+    group_sizes: Annotated[
+        str, typer.Option("-g", "--group-size", help=f"Group sizes: `2,4,8` or `2..8`; by default {SIZES}.")
+    ] = "",
     format: TableOrJson = "table",
     scheme: Annotated[
         list[str],
@@ -44,40 +60,54 @@ def command(
     sweep: Annotated[
         bool, typer.Option(help="Also show the share without signal for success rates from 0 to 1.")
     ] = False,
-    items: Items = ITEMS,
+    items: MaybeItems = None,
     rollouts: Annotated[
         Path | None, typer.Option(help="Run the specs on this rollout log (JSON lines or Parquet).", show_default=False)
     ] = None,
     group_by: GroupBy = None,
-    prefix: Prefix = PREFIX,
+    prefix: MaybePrefix = None,
     plot: Annotated[
         Path | None, typer.Option(help="Write a plot of the counts and the signal to this file.", show_default=False)
     ] = None,
-    step: Annotated[int, typer.Option(help="The training step at which schedules are evaluated.", min=0)] = 0,
-    total_steps: Annotated[int, typer.Option(help="The length of training.", min=1)] = 1,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            help="The training step at which schedules are evaluated; by default 0.", min=0, show_default=False
+        ),
+    ] = None,
+    total_steps: TotalSteps = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Show how much signal survives a spec: the groups that advantages distinguish, and the share of dead groups."""
+    """Show how much signal survives a spec: the groups that advantages distinguish, and the share of dead groups.
+
+    rewardspec simulate spec.yaml -g 8 --p correct=0.3 --advantage grpo --advantage gdpo
+    """
     one_of(format, "table", "json")
-    sizes = sizes_of(group_sizes)
-    given = {
-        "step": Fraction(step),
-        "total_steps": Fraction(total_steps),
-        "progress": min(Fraction(step, total_steps), Fraction(1)),
-    }
+    if rollouts is not None:
+        of_groups = {"-g": group_sizes, "--p": rates, "--sweep": sweep, "--items": items, "--step": step}
+        refuse("cannot be combined with --rollouts, which takes the groups of a log", **{"--plot": plot, **of_groups})
+    else:
+        refuse("cannot be used without --rollouts", **{"--group-by": group_by, "--prefix": prefix})
+    if plot is not None:
+        keep(plot, *files)
+    sizes, items = sizes_of(group_sizes or SIZES), ITEMS if items is None else items
+    now, end = Fraction(step or 0), Fraction(total_steps or 1)
+    given = {"step": now, "total_steps": end, "progress": min(now / end, Fraction(1))}
     specs, files_of = [], []
     for path in expanded(files):
-        for label, spec in _under(loaded(path, set_), scheme):
+        for label, spec in _under(loaded(path, set_), scheme, constants_of(set_)):
             specs.append((label, spec))
             files_of.append(NAME_OF_STDIN if path == STDIN else str(path))
     if rollouts is not None:
-        _replay(specs, rollouts, group_by, format, None if total_steps == 1 else total_steps, prefix)
+        with progress("computing the log"):
+            _replay(specs, rollouts, group_by, format, total_steps, prefix or PREFIX)
         return
-    rows = _counted(specs, sizes, rates, given, format == "table", items)
+    rows = _counted(specs, sizes, rates, given, items)
     if plot is not None:
-        keep(plot, *files)
-        _plot(plot, specs, rows, given, items)
-    curves = _swept(specs, sizes[-1], rates, given, items) if sweep else {}
+        with progress("drawing"):
+            _plot(plot, specs, rows, given, items)
+    with progress("trying success rates"):
+        curves = _swept(specs, sizes[-1], rates, given, items) if sweep else {}
     if format == "json":
         files_by = dict(zip((label for label, _ in specs), files_of, strict=True))
         found: dict[str, object] = {"rows": [row.to_json() | {"file": files_by[row.spec]} for row in rows]}
@@ -94,13 +124,13 @@ def command(
         raise typer.Exit(130)
 
 
-def _under(spec: Spec, schemes: list[str]) -> Labelled:
+def _under(spec: Spec, schemes: list[str], constants: Mapping[str, str]) -> Labelled:
     """The spec itself, or the spec under each of the schemes."""
     if not schemes:
         return [(spec.name, spec)]
     found = []
     for scheme in schemes:
-        other, report = check_source(spec.source, advantage=scheme)
+        other, report = check_source(spec.source, constants, scheme)
         if other is None:
             complain(report.sorted())
             raise typer.Exit(1)
@@ -108,9 +138,7 @@ def _under(spec: Spec, schemes: list[str]) -> Labelled:
     return found
 
 
-def _counted(
-    specs: Labelled, sizes: list[int], rates: str, given: Moment, is_shown: bool, items: int
-) -> list[Simulation]:
+def _counted(specs: Labelled, sizes: list[int], rates: str, given: Moment, items: int) -> list[Simulation]:
     """A count for every spec and size, until interrupted; progress is shown on a terminal."""
     rows: list[Simulation] = []
     try:
@@ -118,18 +146,17 @@ def _counted(
         models = [policy(spec.program, wanted, items) for _, spec in specs]
     except ValueError as error:
         misuse(str(error))
-    watched = is_shown and sys.stderr.isatty()
-    for (label, spec), model in zip(specs, models, strict=True):
-        for size in sizes:
+    with progress("simulating") as show:
+        for (label, spec), model in zip(specs, models, strict=True):
+            for size in sizes:
 
-            def show(n: int, label: str = label, size: int = size) -> None:
-                typer.echo(f"\r{shown(label)}, {size} rollouts: {n:,} ", nl=False, err=True)
+                def tell(found: int, label: str = label, size: int = size) -> None:
+                    assert show is not None
+                    show(f"{label}, {size} rollouts: {found:,} advantage groups")
 
-            rows.append(count_groups(spec.program, label, size, given, model=model, progress=show if watched else None))
-            if watched:
-                say_over("")
-            if rows[-1].interrupted:
-                return rows
+                rows.append(count_groups(spec.program, label, size, given, model=model, progress=show and tell))
+                if rows[-1].interrupted:
+                    return rows
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Annotated
 import typer
 
 from rewardspec.cli.options import Dialect, Files, Items, Set, TableOrJson, one_of, sizes_of
-from rewardspec.cli.printing.lines import misuse, ranges, say, say_json, say_over
+from rewardspec.cli.printing.lines import misuse, ranges, say, say_json
+from rewardspec.cli.printing.progress import progress
 from rewardspec.cli.printing.verdicts import safe_weights, show_verdicts
 from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, expanded, loaded
 from rewardspec.groups.points import ITEMS
 from rewardspec.prove.verify import INTERRUPTED, REFUTED, Verdict, verify
 from rewardspec.spec import Spec
-from rewardspec.text.shown import shown
 
 
 def command(
@@ -31,7 +30,10 @@ def command(
     dialect: Dialect = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
-    """Prove the guarantees of specs, or show the smallest group that breaks one (exit status 1)."""
+    """Prove the guarantees of specs, or show the smallest group that breaks one (exit status 1).
+
+    rewardspec verify spec.yaml -g 2..8 --solve weight:length
+    """
     one_of(format, "table", "json")
     sizes = sizes_of(group_sizes)
     specs = [(path, loaded(path, set_, dialect)) for path in expanded(files)]
@@ -40,7 +42,7 @@ def command(
         return
     if not any(spec.program.guarantees for _, spec in specs):
         misuse("no spec has `guarantees:`; `rewardspec list definitions` shows ready-made ones")
-    found = _verified(specs, sizes, format == "table" and sys.stderr.isatty(), items)
+    found = _verified(specs, sizes, items)
     if format == "json":
         rows = [
             {
@@ -58,21 +60,19 @@ def command(
     raise typer.Exit(1 if any(v.status == REFUTED for v in verdicts) else 130 if broken_off else 0)
 
 
-def _verified(
-    specs: list[tuple[Path, Spec]], sizes: list[int], is_watched: bool, items: int
-) -> list[tuple[Path, Spec, list[Verdict]]]:
+def _verified(specs: list[tuple[Path, Spec]], sizes: list[int], items: int) -> list[tuple[Path, Spec, list[Verdict]]]:
     """The verdicts on every spec, until interrupted; progress is shown on a terminal."""
     found = []
-    for path, spec in specs:
+    with progress("verifying") as show:
+        for path, spec in specs:
 
-        def show(size: int, tried: int, of: int, label: str = spec.name) -> None:
-            say_over(f"{shown(label)}: groups of {size}, {tried:,} of {of:,} ")
+            def tell(size: int, tried: int, of: int, label: str = spec.name) -> None:
+                assert show is not None
+                show(f"{label}, groups of {size}", tried, of)
 
-        found.append((path, spec, verify(spec, sizes, show if is_watched else None, items=items)))
-        if any(verdict.reason == INTERRUPTED for verdict in found[-1][2]):
-            break
-    if is_watched:
-        say_over("")
+            found.append((path, spec, verify(spec, sizes, show and tell, items=items)))
+            if any(verdict.reason == INTERRUPTED for verdict in found[-1][2]):
+                break
     return found
 
 
@@ -83,24 +83,20 @@ def _solve(specs: list[Spec], what: str, sizes: list[int], format: str, items: i
     kind, _, name = what.partition(":")
     if kind != "weight" or not name:
         misuse(f"--solve needs weight:NAME, not {what!r}")
-    watched = format == "table" and sys.stderr.isatty()
     found = []
-    try:
+    with progress("solving") as show:
         for spec in specs:
             if not spec.program.guarantees:
                 misuse(f"{spec.name} has no `guarantees:` to limit a weight")
 
-            def show(weight: Fraction, label: str = spec.name) -> None:
-                say_over(f"{shown(label)}: {shown(name)} {float(weight):.9g} ")
+            def tell(weight: Fraction, label: str = spec.name) -> None:
+                assert show is not None
+                show(f"{label}: {name} {float(weight):.9g}")
 
             try:
-                solved = solve_weight(spec, name, sizes, progress=show if watched else None, items=items)
-                found.append((spec.name, solved))
+                found.append((spec.name, solve_weight(spec, name, sizes, progress=show and tell, items=items)))
             except ValueError as error:
                 misuse(str(error))
-    finally:
-        if watched:
-            say_over("")
     if format == "json":
         say_json({"rows": [{"spec": label, **asdict(s)} for label, s in found]})
     else:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rewardspec.cli.printing.lines import say
+from rewardspec.cli.printing.lines import say, say_legend, say_wrapped
 from rewardspec.cli.printing.table import console, table
 from rewardspec.groups.blocks import of_items
 from rewardspec.prove.simulate import Simulation
 
 if TYPE_CHECKING:
     from rewardspec.prove.replay import Replay
+
+SPREAD = {"spread": "the largest advantage of a group less its smallest, mean over groups"}
 
 
 def show_counts(rows: list[Simulation], rates: str) -> None:
@@ -35,6 +37,14 @@ def show_counts(rows: list[Simulation], rates: str) -> None:
         )
         cells.append((row.spec, str(row.group_size), *counts, "exact" if row.exact else "at least", *signal))
     table(out, None, heads, cells)
+    say_legend(
+        {
+            "kept apart": "advantage groups for each reward group; 1 where advantages distinguish all that rewards do",
+            "groups without signal": "all advantages of the group are equal, so it is dead",
+            "rollouts without": "their advantage is 0",
+            **SPREAD,
+        }
+    )
     parts = [(row.spec, str(row.group_size), row.signal.shares) for row in rows if row.signal and row.signal.shares]
     if any(len(shares) > 1 for *_, shares in parts):
         lines = [(spec, size, _shares(shares)) for spec, size, shares in parts]
@@ -44,8 +54,10 @@ def show_counts(rows: list[Simulation], rates: str) -> None:
     elif not all(row.exact for row in rows):
         say("at least: some cases were not tried, or some values are not exact (an interval is sampled)")
     for row in {row.spec: row for row in rows if row.items is not None}.values():
-        say(f"{row.spec}: counted {of_items(row.items or 0)}, whose lengths are equally likely and items independent")
-    say(f"signal: at {rates or 'equal rates for all values'}, without the batch's normalisation")
+        say_wrapped(
+            f"{row.spec}: counted {of_items(row.items or 0)}, whose lengths are equally likely and items independent"
+        )
+    say_legend({"signal": f"at {rates or 'equal rates for all values'}, without the batch's normalisation"})
 
 
 def show_sweep(curves: dict[str, list[tuple[float, Simulation]]], size: int) -> None:
@@ -78,6 +90,7 @@ def show_replays(found: list[tuple[str, Replay]]) -> None:
         for label, r in found
     ]
     table(console(), None, heads, rows)
+    say_legend({**SPREAD, "variance": "each component's share of the variance of the advantage"})
 
 
 def _count(number: int, exact: bool) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rewardspec.cli.printing.lines import cell, say
+from rewardspec.cli.printing.lines import cell, say, say_legend
 from rewardspec.cli.printing.table import console, table
 from rewardspec.groups.blocks import of_items
 from rewardspec.prove.diff import Difference
 from rewardspec.prove.diff_on_log import LogDifference
+
+LOST = {
+    "signal lost": "the group's advantages differ before, and are all equal after",
+    "signal found": "the other way round",
+}
 
 
 def show_difference(found: Difference | LogDifference) -> None:
@@ -36,6 +41,7 @@ def _show_log(found: LogDifference) -> None:
         ("signal found", "", f"{logged.revived:,}"),
     ]
     table(console(), f"Advantages: mean difference {logged.moved:.3g}", ("", "rollouts", "groups"), rows)
+    say_legend(LOST)
     if logged.example:
         _show_example("The group that changes most", logged.example)
 
@@ -45,6 +51,7 @@ def _show_groups(found: Difference) -> None:
     rows = [tuple(map(str, (s.size, s.groups, s.changed, s.signs, s.died, s.revived))) for s in found.sizes]
     moments = f", at any of {found.moments} moments" if found.moments > 1 else ""
     table(console(), f"Advantages, without the batch's normalisation{moments}", heads, rows)
+    say_legend(LOST)
     first = next((s for s in found.sizes if s.example), None)
     if first is not None:
         moment = ", ".join(f"{name} {cell(value)}" for name, value in first.moment.items())

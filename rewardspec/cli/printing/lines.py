@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import typer
 
-from rewardspec.text.shown import inert_json, printed
+from rewardspec.cli.printing.terminal import coloured, has_colours, width, wrapped
+from rewardspec.text.diagnostics import Diagnostic
+from rewardspec.text.shown import inert_json, printed, shown
 
 
 def say(text: str, err: bool = False) -> None:
     """Print lines; untrusted text in them is made harmless."""
     typer.echo(printed(text), err=err)
+
+
+def say_diagnostic(diagnostic: Diagnostic, err: bool = False) -> None:
+    """Print a diagnostic as a terminal shows it."""
+    text = printed(diagnostic.render())
+    typer.echo(coloured(text, err) if has_colours(err) else text, err=err, color=has_colours(err))
+
+
+def say_legend(words: Mapping[str, str]) -> None:
+    """Print what the words of a table mean."""
+    for word, meaning in words.items():
+        say_wrapped(f"{word}: {meaning}")
+
+
+def say_wrapped(text: str, indent: str = "") -> None:
+    """Print one line, wrapped to the terminal."""
+    for line in wrapped(shown(text), width() - len(indent)):
+        say(f"{indent}{line}")
 
 
 def say_json(value: object) -> None:
@@ -25,11 +45,6 @@ def misuse(message: str) -> NoReturn:
     """End the command with a message on stderr and status 2."""
     say(f"rewardspec: {message}", err=True)
     raise typer.Exit(2)
-
-
-def say_over(text: str) -> None:
-    """Replace the progress line on stderr; an empty text clears it."""
-    typer.echo(f"\r\033[K{text}", nl=False, err=True)
 
 
 def cell(value: object) -> str:

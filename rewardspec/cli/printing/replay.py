@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewardspec.cli.printing.lines import say
+from rewardspec.cli.printing.lines import say, say_legend, say_wrapped
 from rewardspec.cli.printing.table import console, table
 from rewardspec.runs.audit import Remark, Row
 from rewardspec.runs.health import StepHealth, mean_over
@@ -17,6 +17,19 @@ AUDIT_SAYS = (
     "An audit of the rollouts that were logged. It cannot know whether what was measured as right is right, nor what "
     "the policy would have become under another spec."
 )
+
+OF_STEPS = {
+    "dead": "groups whose advantages are all equal; every rollout is right, none is, or neither (tied)",
+    "spread": "the largest advantage of a group less its smallest, mean over groups",
+    "effective": "effective sample size as a share of the rollouts; 1 where all advantages have one size",
+    "live |A|": "mean size of the advantage in groups that are not dead",
+}
+OF_COMPONENTS = {
+    "at low, at high": "rollouts at an end of the component's range",
+    "decides in": "groups in which it differs between rollouts",
+    "share": "its part of the sum of the sizes of all shares of the advantage",
+    "with outcome, with length": "its correlation with being right, and with the length of the completion",
+}
 
 
 def show_replay(found: RunReplay) -> None:
@@ -53,6 +66,9 @@ def _show_spec(spec: UnderSpec) -> None:
     normalised = any(s.batch_factor is not None for s in spec.steps)
     rows = [_of_steps(part, normalised) for part in _parts(spec.steps)]
     table(console(), "Groups without signal, by step", (*heads, *(["batch x"] if normalised else [])), rows)
+    say_legend(
+        {**OF_STEPS, **({"batch x": "what the batch's normalisation multiplies advantages by"} if normalised else {})}
+    )
     of_components = ("", "mean", "std", "at low", "at high", "decides in", "share", "with outcome", "with length")
     rows = [
         (
@@ -69,6 +85,7 @@ def _show_spec(spec: UnderSpec) -> None:
         for c in spec.components
     ]
     table(console(), "Components", of_components, rows)
+    say_legend(OF_COMPONENTS)
     if spec.by:
         of_value = ("", "groups", "dead", "all right", "all wrong", "right")
         of_values = [
@@ -98,7 +115,7 @@ def step_line(step: StepHealth) -> str:
 
 def show_audit(audit: Sequence[Remark]) -> None:
     """Print the remarks of an audit, with the rollouts that show them."""
-    say(AUDIT_SAYS)
+    say_wrapped(AUDIT_SAYS)
     if not audit:
         say("nothing to remark")
     for remark in audit:

@@ -1,35 +1,105 @@
-"""Tables, formatted by rich."""
+"""Tables of text that fit the terminal, or the COLUMNS of the environment, without broken words.
+
+A table that is too wide wraps its cells at spaces. Where even the longest words do not fit, each row becomes a list.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from typing import IO, cast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TextIO
 
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from rewardspec.cli.printing.terminal import rule, stream, styled, wide, width, wrapped
 from rewardspec.text.shown import Inert, shown
 
-
-def console(stderr: bool = False) -> Console:
-    """The console for tables, 200 columns wide if it is not a terminal."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 200
-    return Console(file=cast(IO[str], Inert(stream)), width=width, soft_wrap=False)
+GAP = 2  # spaces between columns
+_NUMBER = re.compile(r"(?:[<>]= )?-?[\d.,]*\d%?(?:e[+-]\d+)?(?:\.\.\d+)?|-?")
 
 
-def table(out: Console, title: str | None, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; columns of numbers are right-aligned."""
+@dataclass(frozen=True)
+class Console:
+    """Where tables are printed: a stream with a width."""
+
+    stream: TextIO
+    width: int
+
+    def print(self, text: str = "") -> None:
+        """Print one line; an escape sequence in it must be ours."""
+        print(text, file=Inert(self.stream))
+
+
+def console() -> Console:
+    """Standard output."""
+    return Console(stream(), width())
+
+
+def table(
+    out: Console,
+    title: str | None,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    styles: Mapping[str, str] = {},
+) -> None:
+    """Print a table; columns of numbers are right-aligned. styles: of cells with a text, such as `refuted`: `red`."""
     if title:
-        out.print(shown(title), style="bold", markup=False, highlight=False)
-    drawn = Table(box=SIMPLE, pad_edge=False)
-    for head in heads:
-        at = heads.index(head)
-        numeric = rows and all(row[at][:1].isdigit() or row[at][:2] == ">=" for row in rows)
-        drawn.add_column(Text(shown(head)), justify="right" if numeric else "left", overflow="fold")
+        out.print(styled(shown(title), "bold"))
+    seen = [[shown(cell) for cell in row] for row in rows]
+    for line in laid_out([shown(head) for head in heads], seen, out.width, styles):
+        out.print(line)
+
+
+def laid_out(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int, styles: Mapping[str, str] = {}
+) -> list[str]:
+    """The lines of a table at most `width` wide, if no word is wider."""
+    columns = [list(column) for column in zip(heads, *rows, strict=True)]
+    least = [max((wide(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    most = [max(map(wide, column)) for column in columns]
+    room = width - 1 - GAP * (len(columns) - 1)
+    if sum(least) > room:
+        return _as_lists(heads, rows, width)
+    widths = most if sum(most) <= room else _shared(least, most, room)
+    right = [any(column[1:]) and all(map(_NUMBER.fullmatch, column[1:])) for column in columns]
+
+    def lines_of(row: Sequence[str], head: bool = False) -> list[str]:
+        cells = [wrapped(cell, size) for cell, size in zip(row, widths, strict=True)]
+        found = []
+        for i in range(max(map(len, cells))):
+            parts = []
+            for cell, size, at_right, whole in zip(cells, widths, right, row, strict=True):
+                text = cell[i] if i < len(cell) else ""
+                space = " " * (size - wide(text))
+                style = "bold" if head else styles.get(whole, "")
+                parts.append(f"{space}{styled(text, style)}" if at_right else f"{styled(text, style)}{space}")
+            found.append(f" {(' ' * GAP).join(parts)}".rstrip())
+        return found
+
+    ruled = " " + rule() * (sum(widths) + GAP * (len(widths) - 1))
+    headed = [*lines_of(heads, head=True), ruled] if any(heads) else []
+    return ["", *headed, *(line for row in rows for line in lines_of(row)), ""]
+
+
+def _shared(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
+    """Widths between least and most that fit the room, whose rest is shared out by what each lacks."""
+    lacks = [m - n for n, m in zip(least, most, strict=True)]
+    rest = room - sum(least)
+    widths = [n + rest * lack // sum(lacks) for n, lack in zip(least, lacks, strict=True)]
+    widths[lacks.index(max(lacks))] += room - sum(widths)
+    return widths
+
+
+def _as_lists(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Each row as a list of its cells, with their heads before them."""
+    longest = max((wide(word) for row in rows for cell in row[1:] for word in cell.split()), default=0)
+    labels = min(max(map(wide, heads[1:]), default=0), max(width - 5 - longest, width // 3))
+    found = [""]
     for row in rows:
-        drawn.add_row(*(Text(shown(cell)) for cell in row))
-    out.print(drawn)
+        found += [f" {styled(line, 'bold')}" for line in wrapped(f"{heads[0]} {row[0]}".strip(), width - 1)]
+        for head, cell in zip(heads[1:], row[1:], strict=True):
+            both = wrapped(head, labels), wrapped(cell, max(width - labels - 5, 1))
+            for label, line in zip_longest(*both, fillvalue="") if cell else ():
+                found.append(f"   {label}{' ' * (labels - wide(label))}  {line}".rstrip())
+        found.append("")
+    return found

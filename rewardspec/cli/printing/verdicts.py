@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from rewardspec.cli.printing.lines import cell, ranges
-from rewardspec.cli.printing.table import console, table
+from rewardspec.cli.printing.table import Console, console, table
 from rewardspec.groups.blocks import of_items
 from rewardspec.prove.counterexample import Counterexample
 from rewardspec.prove.solve import Solution
 from rewardspec.prove.verify import Verdict
 from rewardspec.spec import Spec
+
+COLOURS = {"proved": "green", "refuted": "red"}
 
 
 def show_verdicts(found: list[tuple[Spec, list[Verdict]]]) -> None:
@@ -23,7 +23,7 @@ def show_verdicts(found: list[tuple[Spec, list[Verdict]]]) -> None:
         for spec, verdicts in found
         for v in verdicts
     ]
-    table(out, None, ("spec", "guarantee", "verdict", "group sizes", "groups tried", ""), rows)
+    table(out, None, ("spec", "guarantee", "verdict", "group sizes", "groups tried", ""), rows, COLOURS)
     for spec, verdicts in found:
         for verdict in verdicts:
             if verdict.counterexample is not None:
