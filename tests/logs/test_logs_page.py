@@ -35,6 +35,7 @@ def test_limits_are_those_of_the_page():
     assert f"{DEEPEST} levels" in PAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_one_step_is_held_in_memory(tmp_path, kind):
     """40 steps of 0.5 MB, with less than 3 MB at any time."""

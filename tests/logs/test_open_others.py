@@ -525,6 +525,7 @@ def changed(value, draw):
     return draw(JSON)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_odd_rows_are_refused_in_words_or_read(tmp_path_factory, data):
     name = data.draw(st.sampled_from(sorted(set(WRITTEN) - {"slime"})))

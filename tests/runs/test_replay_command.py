@@ -87,6 +87,7 @@ def test_our_own_log_is_replayed_under_its_own_spec(tmp_path):
     assert "--set is for specs that --spec names" in run(tmp_path / "rollouts", "--set", "most=1", status=2).stderr
 
 
+@pytest.mark.slow
 def test_suggestions_are_made_if_they_are_asked_for(trained):
     arguments = trained / "grpo.parquet", "--spec", EXAMPLE / "tools_grpo.yaml", "--suggest"
     assert isinstance(json.loads(run(*arguments, "--format", "json").stdout)["suggestions"], list)

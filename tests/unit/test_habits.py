@@ -33,6 +33,7 @@ def run(*arguments):
     ).stdout
 
 
+@pytest.mark.slow
 def test_a_skip_without_a_reason_fails(tmp_path):
     (tmp_path / "test_skips.py").write_text(SKIPS)
     (tmp_path / "test_module.py").write_text("import pytest\npytest.skip(allow_module_level=True)\n")

@@ -50,6 +50,7 @@ def normalised(columns, weights, size, eps=1e-6):
     return (total / (total.std(ddof=1) + eps)).ravel()
 
 
+@pytest.mark.slow
 @SPREAD_OUT
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32, torch.float64])
 def test_groups_in_several_slabs(domain, values, kind):
@@ -84,6 +85,7 @@ def test_groups_of_many_sizes_with_weights_of_their_own(domain, values, n):
     np.testing.assert_allclose(compiled(text)(mixed, labels[order]).advantages, actual[order], rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @SPREAD_OUT
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [3, 16, 49, 1000])  # 49 * (1 / 49) is not 1

@@ -195,6 +195,7 @@ QUOTIENTS = [  # the value, and which rollouts are divided by the deviation of w
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["rollouts", "items"])
 @pytest.mark.parametrize(("expression", "by", "inside"), QUOTIENTS)
 def test_what_is_divided_by_its_deviation_keeps_its_mean(expression, by, inside, of):

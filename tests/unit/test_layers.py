@@ -54,7 +54,7 @@ def _imports(path, tree):
     for_types = {
         node
         for part in ast.walk(tree)
-        if isinstance(part, ast.If) and ast.unparse(part.test) == "TYPE_CHECKING"
+        if isinstance(part, ast.If) and getattr(part.test, "id", "") == "TYPE_CHECKING"
         for node in ast.walk(part)
     }
     for node in ast.walk(tree):

@@ -311,6 +311,7 @@ def test_an_infinite_value_stays_in_its_list(kind):
         assert fn(columns, 2, lengths={"turn": [4, 2]}).nested() == expected, of_items
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 @pytest.mark.parametrize("options", ["", ", by=c", ", where=c > 0", ", over=rollout", ", over=batch"])
 def test_equal_items_have_no_spread_and_columns_are_not_written_to(kind, options):

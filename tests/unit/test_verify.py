@@ -477,6 +477,7 @@ def test_verdicts_say_in_a_line_what_is_known():
         kept.status = "refuted"
 
 
+@pytest.mark.slow
 def test_more_kinds_of_groups_than_can_be_listed_are_drawn():
     """16 columns of the group with three values each: 43 million kinds."""
     names = [f"s{i}" for i in range(16)]
