@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 from rewardspec.editor.names import Names, names_of
 from rewardspec.ir.stack import deep_stack
 from rewardspec.language.declarations import Declarations
 from rewardspec.language.outline import Entry, outline
 from rewardspec.language.reader import read_declarations
+from rewardspec.resources import resource
 from rewardspec.spec import Spec, check
 from rewardspec.text.diagnostics import Diagnostic, Report
 from rewardspec.text.source import Source
@@ -30,8 +32,8 @@ class Document:
 
     @property
     def is_spec(self) -> bool:
-        """Whether it is a spec, and no other YAML file: it has the key `rewardspec`."""
-        return _VERSION.search(self.text) is not None
+        """Whether it is a spec: it has the key `rewardspec`, and is none of the files of definitions that ship."""
+        return _VERSION.search(self.text) is not None and not _is_shipped(self.source.name)
 
     @cached_property
     def outline(self) -> Entry:
@@ -104,6 +106,12 @@ class Document:
             if entry.start <= offset <= entry.end and (found is None or entry.start >= found.start):
                 found = entry
         return found
+
+
+def _is_shipped(name: str) -> bool:
+    """Whether a file is the prelude or a dialect, to which "go to definition" leads."""
+    path, specs = Path(name), resource("specs")
+    return path == specs / "prelude.yaml" or path.parent == specs / "dialects"
 
 
 def _is_open(value: str) -> bool:

@@ -107,6 +107,8 @@ def _edits(document: Document, diagnostic: Diagnostic, verb: str, put: str) -> I
             yield Fix(f"Quote `{raw}`", ((start, start + len(raw), f'"{raw}"'),))
         return
     key = _KEY.fullmatch(put)
+    if key is not None and key[1] == "allow":
+        return  # `_allowances` has it, with a reason to fill in
     if key is not None:
         value = A_REASON if diagnostic.code == "no-reason" else key[2] or ""
         yield from _with_key(document, start, key[1], value)

@@ -60,7 +60,10 @@ def hover(document: Document, offset: int) -> Hover | None:
 
 def _page(name: str, *kinds: str) -> str:
     """The page of the manual about a name; empty if there is none."""
-    return next((f"`{name}`: {one.kind}\n\n{one.body}" for one in pages_named(name) if one.kind in kinds), "")
+    found = next((one for one in pages_named(name) if one.kind in kinds), None)
+    if found is None:
+        return ""
+    return f"`{name}`: {'reward function' if found.kind == 'reward' else found.kind}\n\n{found.body}"
 
 
 def _of_name(document: Document, found: Occurrence) -> str:
@@ -107,9 +110,7 @@ def _of_own(document: Document, own: Declared) -> str:
 
 
 def _of_language(document: Document, one: known.Known) -> str:
-    parts = [f"`{one.signature}`: {one.kind}" + ("" if one.kind in ("function", "axis") else " of the language")]
-    if one.kind == "scheme":
-        parts = [f"`{one.name}`: scheme"]
+    parts = [f"`{one.signature}`: {'name of the language' if one.kind == 'given' else one.kind}"]
     parts += [one.about] if one.about else []
     if one.definition is not None and one.definition.body is not None:
         lines = _chain(document, [(one.signature, format_expr(one.definition.body))], one.definition.body, True)

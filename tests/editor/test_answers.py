@@ -1,8 +1,10 @@
 """Hover, quick fixes, formatting, symbols, positions, and files that are half typed."""
 
 import random
+import sys
 
 import pytest
+from commands_in_process import run
 from marked import HEAD, SPEC, proposed, split, told
 from places import CASES, SPECS
 from test_cases import CASE
@@ -214,6 +216,17 @@ def test_line_breaks_of_other_systems():
     assert document.text == SPEC and document.checked[0] is not None
 
 
+# The command
+
+
+def test_command_names_the_package_that_it_needs(monkeypatch):
+    for name in ("lsprotocol", "pygls"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "rewardspec.editor.server", raising=False)
+    done = run("lsp")
+    assert done.returncode == 2 and "pip install 'rewardspec[lsp]'" in done.stderr
+
+
 # Any text
 
 
@@ -235,6 +248,7 @@ def test_no_answer_fails_on_what_is_half_typed():
         format_edits(document)
 
 
+@pytest.mark.slow
 def test_a_file_of_5000_lines_answers():
     lines = [f"  d{i}: {i}" for i in range(2400)] + ["  # more"] * 2500
     text = "\n".join(
@@ -246,10 +260,13 @@ def test_a_file_of_5000_lines_answers():
 
 
 def test_other_yaml_is_left_alone():
+    prelude = SPECS / "prelude.yaml"  # where "go to definition" leads
+    assert not Document(prelude.read_text(), str(prelude)).is_spec
     assert not Document("services:\n  web: {image: x}\n").is_spec
     assert Document("# rewards\nrewardspec: 1\n").is_spec
 
 
+@pytest.mark.slow
 def test_findings_travel_as_plain_values():
     """The second process gives what `check` gives."""
     text = (SPECS / "gdpo/math.yaml").read_text()
