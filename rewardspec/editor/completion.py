@@ -16,10 +16,11 @@ from rewardspec.language.slots import Slot, slot_at
 from rewardspec.lint import registered
 from rewardspec.rewards.catalogue import all_rewards, find_reward
 from rewardspec.rewards.reward import Reward
-from rewardspec.syntax.tokens import Token
+from rewardspec.syntax.tokens import KEYWORDS, Token
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9.-]*\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
+_VALUE = re.compile(r"[\w.]*\Z")
 
 
 @dataclass(frozen=True)
@@ -76,41 +77,36 @@ def _start(before: str, word: re.Pattern[str] = _WORD) -> int:
 
 def _as_key(document: Document, before: str, place: Cursor, slot: Slot | None) -> Iterator[Item]:
     """Keys of the mapping at the cursor, without those that it has; or a value on the line below its key."""
-    start = _start(before)
-    here = _mapping(document, place, len(before))
-    taken = (
-        {one.name for one in here.entries if not one.start <= len(before) <= one.start + len(one.name)}
-        if here
-        else set()
-    )
     if slot is None:
         return
-    inline = place.bracket == "{"
-    if slot.role == "keys":
-        indent = start - before.rfind("\n") - 1
-        for name, about in slot.keys.items():
-            if name not in taken and not _excluded(name, taken):
-                insert = _with_value((*place.path, name), name, None if inline else indent)
-                yield Item(name, "key", insert, start, about=about, rank=_rank(slot, name))
-    elif slot.role == "options":
-        for option in _options_beside(document, place.path):
-            if option.name not in taken:
-                yield Item(
-                    option.name, "option", f"{option.name}: ", start, about=option.about, rank=_of_option(option)
-                )
-    elif slot.role == "code":
-        codes = (
-            registered().items() if len(place.path) == 1 else [(c, f) for c, f in registered().items() if not f.of_spec]
-        )
-        for code, finding in codes:
-            if code not in taken:
-                yield Item(code, "finding", f"{code}: ", start, about=finding.page)
-    elif slot.role == "names" and place.path[:1] == ("condition",):
-        for token in document.names.named("token"):
-            if token.symbol.name not in taken:
-                yield Item(token.symbol.name, "token", f"{token.symbol.name}: ", start)
-    elif slot.role not in ("names", "items"):
-        yield from _as_value(document, before, place, slot)
+    start = _start(before)
+    here = _mapping(document, place, len(before))
+    others = [one for one in here.entries if not one.start <= len(before) <= one.start + len(one.name)] if here else []
+    taken = {one.name for one in others}
+    match slot.role:
+        case "keys":
+            indent = None if place.bracket == "{" else start - before.rfind("\n") - 1
+            for name, about in slot.keys.items():
+                if name not in taken and not _excluded(name, taken):
+                    insert = _with_value((*place.path, name), name, indent)
+                    yield Item(name, "key", insert, start, about=about, rank=_rank(slot, name))
+        case "options":
+            for one in _options_beside(document, place.path):
+                if one.name not in taken:
+                    yield Item(one.name, "option", f"{one.name}: ", start, about=one.about, rank=_of_option(one))
+        case "code":
+            of_component = len(place.path) > 1
+            for code, finding in registered().items():
+                if code not in taken and not (of_component and finding.of_spec):
+                    yield Item(code, "finding", f"{code}: ", start, about=finding.page)
+        case "names" if place.path[:1] == ("condition",):
+            for token in document.names.named("token"):
+                if token.symbol.name not in taken:
+                    yield Item(token.symbol.name, "token", f"{token.symbol.name}: ", start)
+        case "names" | "items":
+            return
+        case _:
+            yield from _as_value(document, before, place, slot)
 
 
 def _mapping(document: Document, place: Cursor, offset: int) -> Entry | None:
@@ -187,56 +183,57 @@ def _expression(document: Document, before: str, place: Cursor) -> Iterator[Item
     """The names, functions and keywords that can be written at the end of an expression."""
     parts = lexed(before[place.start :])
     start = _start(before, _NAME)
-    if before[place.start :] and parts and parts[-1].end == len(before) - place.start and parts[-1].kind == "NUMBER":
+    typed = parts[-1] if parts and parts[-1].end == len(before) - place.start else None  # up to the cursor
+    if typed is not None and typed.kind == "NUMBER":
         return
-    if (
-        parts
-        and parts[-1].kind in ("NAME", "if", "else", "and", "or", "not")
-        and parts[-1].end == len(before) - place.start
-    ):
-        parts = parts[:-1]  # the word that is typed
-    call = _call(parts)
-    last = parts[-1] if parts else None
-    if last is not None and last.kind == "=" and len(parts) > 1 and parts[-2].text == "over":
+    if typed is not None and (typed.kind == "NAME" or typed.kind in KEYWORDS):
+        parts = parts[:-1]
+    last = parts[-1].kind if parts else ""
+    if last == "=" and len(parts) > 1 and parts[-2].text == "over":
         for axis in known.axes().values():
             if axis.name != "rollout" or document.names.named("list"):
                 yield Item(axis.name, "axis", axis.name, start, about=axis.about, rank=0)
-        return
-    function = _function(place)
-    yield from _symbols(document, parts, start)
-    if last is not None and last.kind in ("NAME", "NUMBER", ")"):  # an operator comes next
-        for word in ("and", "or", "if", "else") if start < len(before) else ():  # none is offered for a mere space
+    elif last in ("NAME", "NUMBER", ")"):  # an operator comes next; none is offered for a mere space
+        for word in ("and", "or", "if", "else") if start < len(before) else ():
             yield Item(word, "keyword", f"{word} ", start, rank=1)
-        return
-    if call and last is not None and last.kind == ",":
-        yield from _keywords(document, call, start)
-    for own in scope(document.names, function):
+    else:
+        yield from _symbols(document, parts, start)
+        if last == ",":
+            yield from _keywords(document, _call(parts), start)
+        yield from _own_names(document, place, start)
+        yield from _names_of_places(document, place, start, bool(parts))
+        yield from _names_of_language(document, start, place.path == ("advantage",) and not parts)
+
+
+def _own_names(document: Document, place: Cursor, start: int) -> Iterator[Item]:
+    """The names that the spec declares, without the one that is declared here."""
+    for own in scope(document.names, _function(place)):
+        name = own.symbol.name
         if own.entry.path != place.path[: len(own.entry.path)] or own.kind == "parameter":
-            yield Item(
-                own.symbol.name,
-                own.kind,
-                own.symbol.name,
-                start,
-                detail=own.kind,
-                about=_declared(document, own),
-                rank=1,
-            )
+            yield Item(name, own.kind, name, start, detail=own.kind, about=_declared(document, own), rank=1)
     for own in document.names.named("function"):
         yield Item(own.symbol.name, "function", f"{own.symbol.name}(", start, detail=own.entry.name, rank=2)
-    if place.path[-1:] == ("otherwise",) and not parts:
+
+
+def _names_of_places(document: Document, place: Cursor, start: int, begun: bool) -> Iterator[Item]:
+    """The names with a meaning in some places alone."""
+    if place.path[-1:] == ("otherwise",) and not begun:
         yield Item("ignore", "word", "ignore", start, about=OF_PLACES["ignore"], rank=0)
     if place.path[:1] == ("guarantees",):
         yield Item("advantage", "given", "advantage", start, about=OF_PLACES["advantage"], rank=1)
+    if document.names.named("list"):
+        yield Item("position", "function", "position", start, about=OF_PLACES["position"], rank=4)
+
+
+def _names_of_language(document: Document, start: int, schemes_first: bool) -> Iterator[Item]:
+    """The names of the language that the spec does not hide."""
     names = {own.symbol.name for own in document.names.named("value")}
     for one in known.values().values():
         if one.name not in names:
-            first = one.kind == "scheme" and place.path == ("advantage",) and not parts
-            rank = 0 if first else 4 if one.kind == "given" else 3
+            rank = 0 if one.kind == "scheme" and schemes_first else 4 if one.kind == "given" else 3
             yield Item(one.name, one.kind, one.name, start, detail=one.kind, about=_formula(one), rank=rank)
     for one in known.functions().values():
         yield Item(one.name, "function", f"{one.name}(", start, detail=one.signature, about=_formula(one), rank=3)
-    if document.names.named("list"):
-        yield Item("position", "function", "position", start, about=OF_PLACES["position"], rank=4)
     yield Item("not", "keyword", "not ", start, rank=5)
 
 
@@ -298,39 +295,29 @@ def _formula(one: known.Known) -> str:
 
 def _reward(document: Document, before: str, place: Cursor) -> Iterator[Item]:
     """Reward functions, or, within parentheses, the options of one and their values."""
-    text = before[place.start :]
-    name, bracket, rest = text.partition("(")
+    begin = place.start + before.startswith(("'", '"'), place.start)
+    name, bracket, rest = before[begin:].partition("(")
     if not bracket:
         for reward in all_rewards():
-            yield Item(
-                reward.name,
-                "reward",
-                reward.name,
-                place.start,
-                detail=_returns(reward),
-                about=f"`{reward.signature}`\n\n{reward.about}",
-            )
+            about = f"`{reward.signature}`\n\n{reward.about}"
+            yield Item(reward.name, "reward", reward.name, begin, detail=_returns(reward), about=about)
         return
-    found = find_reward(name.strip(" \"'"))
+    found = find_reward(name.strip())
     if found is None or rest.count("(") < rest.count(")"):
         return
-    inside = re.search(r"([A-Za-z_]\w*)\s*=\s*([^,=]*)\Z", rest)
-    given = set(re.findall(r"([A-Za-z_]\w*)\s*=", rest))
-    if inside is None and not given & {"only_when"}:
-        for option in options(found):
-            if option.name not in given:
-                rank = _of_option(option)
-                yield Item(
-                    f"{option.name}=", "option", f"{option.name}=", _start(before, _NAME), about=option.about, rank=rank
-                )
-    elif inside is not None and inside[1] != "only_when":
-        for item in _values_of(found, inside[1], _start(before, re.compile(r"[\w.]*\Z"))):
+    given = re.findall(r"([A-Za-z_]\w*)\s*=(?!=)", rest)
+    if "only_when" in given:  # the rest is a condition
+        at = before.rfind("=", 0, before.rfind("only_when") + len("only_when ="))
+        yield from _expression(document, before, Cursor(place.path, False, at + 1, place.bracket))
+    elif re.search(r"=\s*[^,=]*\Z", rest):
+        for item in _values_of(found, given[-1], _start(before, _VALUE)):
             if item.label != "null":  # which only `with:` can give
                 yield item
     else:
-        at = text.rfind("only_when")
-        at = text.find("=", at) + 1
-        yield from _expression(document, before, Cursor(place.path, False, place.start + at, place.bracket))
+        for one in options(found):
+            if one.name not in given:
+                start = _start(before, _NAME)
+                yield Item(f"{one.name}=", "option", f"{one.name}=", start, about=one.about, rank=_of_option(one))
 
 
 def _returns(reward: Reward) -> str:
@@ -354,7 +341,7 @@ def _option_value(document: Document, before: str, place: Cursor) -> Iterator[It
     holder = document.outline.at(*place.path[:-2])
     reward = reward_at(document.text, holder.get("use")) if holder is not None else None
     if reward is not None:
-        yield from _values_of(reward, place.path[-1], _start(before, re.compile(r"[\w.]*\Z")))
+        yield from _values_of(reward, place.path[-1], _start(before, _VALUE))
 
 
 def _values_of(reward: Reward, name: str, start: int) -> Iterator[Item]:

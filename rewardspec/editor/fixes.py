@@ -30,11 +30,8 @@ _UNKNOWN = {  # codes whose text is a name, for which the help has another
     *("unknown-name", "unknown-function", "unknown-key", "unknown-word", "unknown-reward", "unknown-option"),
     *("unknown-finding", "unknown-symbol", "unknown-token", "unknown-argument"),
 }
-_EXAMPLES = {
-    "bad-use",
-    "missing-option",
-    "no-components",
-}  # codes whose help shows how such a text could be, not what is meant
+# Codes whose help shows how such a text could be, not what is meant.
+_EXAMPLES = {"bad-use", "missing-option", "no-components"}
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ def _of_own(document: Document, own: Declared) -> str:
             parts.append(f"weight `{shorten(format_expr(component.weight), 80)}`")
         use = declared.uses.get(name)
         if use is not None:
-            parts.append(f"measured by `{shorten(str(use), 80)}`")
+            text = shorten(str(use), 80).replace("`", "'")  # a spec cannot end the code that it is shown as
+            parts.append(f"measured by `{text}`")
         definition = declared.values.get(name)
         if definition is not None and definition.body is not None:
             parts.append(fenced("\n".join(_chain(document, [(name, format_expr(definition.body))], definition.body))))

@@ -57,8 +57,12 @@ def read(plain: Mapping[str, Any], source: Source) -> Diagnostic:
     return Diagnostic(plain["code"], plain["message"], span, plain["help"], labels, plain["note"], plain["severity"])
 
 
-async def findings_within(source: Source, seconds: float) -> list[Diagnostic] | None:
-    """The findings about a source, None if they take longer. The process ends if this is cancelled."""
+class Unfinished(Exception):
+    """The findings are not known. The message has the reason."""
+
+
+async def findings_within(source: Source, seconds: float) -> list[Diagnostic]:
+    """The findings about a source. The process ends if this is cancelled. Raises Unfinished."""
     process = await asyncio.create_subprocess_exec(
         # -P: no module is taken from the folder that the editor was started in, which has the user's files
         *(sys.executable, "-P", "-m", "rewardspec.editor.later", str(seconds)),
@@ -75,8 +79,10 @@ async def findings_within(source: Source, seconds: float) -> list[Diagnostic] | 
             process.kill()
             await process.wait()
     if process.returncode == OUT_OF_TIME:
-        return None
-    return [read(one, source) for one in json.loads(out)] if process.returncode == 0 else []
+        raise Unfinished(f"they take over {seconds:g} seconds; `rewardspec check` has no limit")
+    if process.returncode != 0:
+        raise Unfinished(f"their process ended with status {process.returncode}; `rewardspec check` shows why")
+    return [read(one, source) for one in json.loads(out)]
 
 
 def _main() -> None:

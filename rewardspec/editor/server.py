@@ -8,6 +8,7 @@ the file in which a function under `python:` is looked for.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,7 @@ from rewardspec.editor.completion import completions
 from rewardspec.editor.document import Document
 from rewardspec.editor.fixes import fixes
 from rewardspec.editor.hover import hover
-from rewardspec.editor.later import findings_within
+from rewardspec.editor.later import Unfinished, findings_within
 from rewardspec.editor.layout import format_edits
 from rewardspec.editor.messages import Converter
 from rewardspec.editor.positions import UTF16
@@ -91,7 +92,8 @@ class SpecServer(LanguageServer):
     def changed(self, uri: str) -> None:
         """Begin the passes for a new version; those for the last one end."""
         self.stop(uri)
-        self.passes[uri] = asyncio.get_running_loop().create_task(self.look(uri))
+        task = self.passes[uri] = asyncio.get_running_loop().create_task(self.look(uri))
+        task.add_done_callback(_log_failure)
 
     def stop(self, uri: str) -> None:
         task = self.passes.pop(uri, None)
@@ -113,9 +115,10 @@ class SpecServer(LanguageServer):
             return
         await asyncio.sleep(LATER)
         async with self.one_by_one:
-            found = await findings_within(document.source, self.seconds)
-        if found is None:
-            found = [_out_of_time(document.source, self.seconds)]
+            try:
+                found = await findings_within(document.source, self.seconds)
+            except Unfinished as error:
+                found = [_not_checked(document.source, str(error))]
         self.found[uri] = document, found
         self.publish(to, [*errors, *found])
 
@@ -134,9 +137,14 @@ class SpecServer(LanguageServer):
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
 
-def _out_of_time(source: Source, seconds: float) -> Diagnostic:
-    message = f"findings (they take over {seconds:g} seconds; `rewardspec check` has no limit)"
-    return Diagnostic("not-checked", message, source.span(0, min(1, len(source.text))), severity="note")
+def _not_checked(source: Source, reason: str) -> Diagnostic:
+    return Diagnostic("not-checked", f"findings ({reason})", source.span(0, min(1, len(source.text))), severity="note")
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """A fault of ours, for the editor's log: nobody awaits the passes."""
+    if not task.cancelled() and task.exception() is not None:
+        logging.getLogger(__name__).error("a pass failed", exc_info=task.exception())
 
 
 def name_of(uri: str) -> str:

@@ -15,7 +15,7 @@ from rewardspec.text.shown import shown
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownValue:
     """What a value is: its level, its domain, and whether it is a condition or has one value for each component."""
 
     level: str
@@ -31,7 +31,7 @@ class Known:
         return f"one value for {of}, in `{self.domain}`"
 
 
-def known_value(document: Document, name: str) -> Known | None:
+def known_value(document: Document, name: str) -> KnownValue | None:
     """The level and domain of a name in expressions; None if it is wrong, or no value."""
     declared = document.declared
     if declared is None:
@@ -46,14 +46,14 @@ def known_value(document: Document, name: str) -> Known | None:
     return _known(value, tuple(declared.components))
 
 
-def _known(value: Value, components: tuple[str, ...]) -> Known | None:
+def _known(value: Value, components: tuple[str, ...]) -> KnownValue | None:
     match value:
         case Node():
-            return Known(str(value.level), shown(str(value.domain)))
+            return KnownValue(str(value.level), shown(str(value.domain)))
         case Truth(holds=holds):
-            return Known(str(holds.level), "{0, 1}")
+            return KnownValue(str(holds.level), "{0, 1}")
         case Bundle(values=values):
             inner = [_known(one, ()) for one in values]
             pairs = zip(components, inner, strict=False)
-            return Known("", "", tuple((name, one.domain) for name, one in pairs if one is not None))
+            return KnownValue("", "", tuple((name, one.domain) for name, one in pairs if one is not None))
     return None

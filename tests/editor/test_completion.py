@@ -69,6 +69,8 @@ def test_reward_functions_with_their_options():
     assert proposed(use + "toolrl.correctness(|")[:4] == ["granularity=", "pairing=", "lo=", "hi="]
     assert proposed(use + "toolrl.correctness(granularity=|") == ["original", "fine", "intermediate", "coarse"]
     assert proposed(use + "prs.answer, with: {lowercase: |") == ["true", "false"]
+    assert proposed(use + "'toolrl.correctness(lo=-1, granularity=|'}")[0] == "original"
+    assert proposed(use + "toolrl.correctness(only_when=|)}")[0] == "a"
     beside = ONE + "  b:\n    use: toolrl.correctness\n    with:\n      "
     assert "granularity" in proposed(beside + "|")
     assert proposed(beside + "granularity: c|") == ["original", "fine", "intermediate", "coarse"]

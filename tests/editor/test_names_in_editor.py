@@ -1,5 +1,7 @@
 """Names: where each occurs, its declaration, other names for it."""
 
+from dataclasses import replace
+
 import pytest
 from marked import HEAD, SPEC, split
 from places import SPECS
@@ -97,24 +99,18 @@ def test_rename_refuses_what_would_be_another_name_in_a_place():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted(SPECS.glob("*/*.yaml"))[::9], ids=lambda p: p.stem)
-def test_every_name_of_published_specs_can_be_renamed_and_back(path):
-    if path.parent.name == "dialects":
-        return
-    text = path.read_text()
+@pytest.mark.parametrize("name", ["gdpo/math", "rc_grpo/rc_grpo", "gigpo/gigpo", "laconic/laconic", "prs/long"])
+def test_names_of_published_specs_can_be_renamed_and_back(name):
+    text = (SPECS / f"{name}.yaml").read_text()
     document = Document(text)
     assert document.names.declared
-    for own in document.names.declared.values():
+    for own in list(document.names.declared.values())[:6]:
         places = rename(document, own.start, "fresh_name")
-        changed = replaced(text, [(start, end, "fresh_name") for start, end in places])
-        assert rewardspec.loads(changed)
-        again = Document(changed)
-        back = rename(
-            again,
-            again.names.of(type(own.symbol)(own.symbol.space, "fresh_name", own.symbol.owner))[0].start,
-            own.symbol.name,
-        )
-        assert replaced(changed, [(start, end, own.symbol.name) for start, end in back]) == text
+        changed = Document(replaced(text, [(start, end, "fresh_name") for start, end in places]))
+        assert changed.checked[0] is not None
+        fresh = replace(own.symbol, name="fresh_name")
+        back = rename(changed, changed.names.of(fresh)[0].start, own.symbol.name)
+        assert replaced(changed.text, [(start, end, own.symbol.name) for start, end in back]) == text
 
 
 # Declarations

@@ -108,6 +108,7 @@ def test_outline_of_any_text_is_within_it(text):
     assert place is None or 0 <= place.start <= len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["{" * 60_000, "- " * 30_000, "a: [" * 16_000, "a:\n " * 15_000, "'\n" * 30_000])
 def test_outline_of_deep_texts_is_flat_below_a_depth(text):
     assert max(len(entry.path) for entry in outline(text).walk()) < 60

@@ -11,7 +11,7 @@ types = pytest.importorskip("lsprotocol.types", reason="needs pygls")
 client_of = pytest.importorskip("pygls.lsp.client", reason="needs pygls")
 
 from rewardspec.editor.document import Document  # noqa: E402
-from rewardspec.editor.later import findings_within  # noqa: E402
+from rewardspec.editor.later import Unfinished, findings_within  # noqa: E402
 from rewardspec.text.diagnostics import Diagnostic  # noqa: E402
 from rewardspec.text.source import Source  # noqa: E402
 
@@ -172,7 +172,8 @@ def test_what_was_not_checked_is_information():
 
 @pytest.mark.slow
 def test_findings_end_in_time():
-    assert asyncio.run(findings_within(Source("x", SPEC.replace("grpo", "gdpo")), 0.001)) is None
+    with pytest.raises(Unfinished, match=r"they take over 0.001 seconds"):
+        asyncio.run(findings_within(Source("x", SPEC.replace("grpo", "gdpo")), 0.001))
 
 
 @pytest.mark.slow
