@@ -20,10 +20,13 @@ export HF_HUB_OFFLINE := 1
 # Tests start Python some hundred times; where it may not write bytecode, it compiles the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check lint test test-main fuzz test-openrlhf test-processors test-rounding bench clean
+.PHONY: demo docs check lint test test-main fuzz test-openrlhf test-processors test-rounding bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
+
+docs: $(VENV)/.check  ## the documentation as a site, in site/
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 check: lint  ## a verdict in two or three minutes, no trainers needed: lint, and the tests that take a moment
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(filter-out tests/trainers tests/random,$(FOLDERS))
@@ -92,4 +95,4 @@ $(OPENRLHF)/.test: pyproject.toml tests/openrlhf/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OPENRLHF) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(OPENRLHF) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
