@@ -25,10 +25,13 @@ ELSEWHERE = {  # pages of the repository, and where the site has them
     "CONTRIBUTING.md": "contributing.md",
     "examples/trl/README.md": "examples/trl.md",
     "examples/agent/README.md": "examples/agent.md",
+    "rewardspec/rewards/code/README.md": "code.md",
+    "rewardspec/rewards/judge/README.md": "judges.md",
 }
 FOLDERS = {"specs": "reference/specs/index.md"}
 TITLES = {"definition": "Definitions", "error": "Errors", "finding": "Findings", "reward": "Reward functions"}
 LINK = re.compile(r"\]\((?!#)([^()\s:]+?)(#[^()\s]*)?\)")
+INCLUDED = re.compile(r"^( *)# include (\S+)$", re.M)
 FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.M | re.S)
 
 
@@ -43,7 +46,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for kind in KINDS:
         title = TITLES.get(kind.name, f"{kind.name.capitalize()}s")
         table = "\n".join(["| | |", "|---|---|", *rows[kind.name]])
-        text = f"# {title}\n\n{kind.about[0].upper()}{kind.about[1:]}. `rewardspec explain NAME` prints a page.\n\n{table}\n"
+        about = f"{kind.about[0].upper()}{kind.about[1:]}. `rewardspec explain NAME` prints a page."
+        text = f"# {title}\n\n{about}\n\n{table}\n"
         files.append(File.generated(config, f"reference/{kind.name}s/index.md", content=text))
     return files
 
@@ -59,7 +63,17 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         at = _place(target, files, config)
         return found[0] if at is None else f"]({os.path.relpath(at, posixpath.dirname(uri) or '.')}{found[2] or ''})"
 
-    return "".join(part if fenced else LINK.sub(link, part) for part, fenced in _parts(markdown))
+    return "".join(_included(part) if fenced else LINK.sub(link, part) for part, fenced in _parts(markdown))
+
+
+def _included(block: str) -> str:
+    """A block of code with the file in it that a line `# include PATH` names."""
+
+    def lines(found: re.Match[str]) -> str:
+        text = (ROOT / found[2]).read_text(encoding="utf-8").rstrip("\n")
+        return "\n".join(f"{found[1]}{line}".rstrip() for line in text.split("\n"))
+
+    return INCLUDED.sub(lines, block)
 
 
 def _place(target: str, files: Files, config: MkDocsConfig) -> str | None:

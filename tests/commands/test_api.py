@@ -216,10 +216,10 @@ def test_text_of_others_is_escaped():
         assert "&lt;script&gt;" in html
 
 
-def test_readme_example_runs(monkeypatch, capsys):
+def test_example_of_the_page_runs(monkeypatch, capsys):
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root)
-    blocks = (root / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
+    blocks = (root / "docs" / "python.md").read_text(encoding="utf-8").split("```python\n")[1:]
     (example,) = (block.partition("```")[0] for block in blocks if "rewardspec.simulate" in block)
     exec(example, {})
     out = capsys.readouterr().out

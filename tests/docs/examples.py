@@ -1,7 +1,8 @@
 """The examples of a page, run in order in one folder, as a reader would who copies them.
 
 A block with `title="NAME"` becomes a file. Commands of rewardspec run in this process and print what stands under
-them; a line `...` stands for any lines. Python runs, and shares its names. A comment before a block says otherwise:
+them; a line `...` stands for any lines. So do scripts. Python runs, and shares its names. A comment before a block
+says otherwise:
 
     <!-- not run: why -->       another program, or a training run; a test of its own runs it where there is one
     <!-- not compared: why -->  it runs, and may print something else
@@ -10,25 +11,31 @@ them; a line `...` stands for any lines. Python runs, and shares its names. A co
 
 import ast
 import re
+import runpy
 import shlex
+import shutil
 import sys
-from contextlib import chdir
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from commands_in_process import run
 from places import ROOT
 
 PAGES = sorted(ROOT.glob("docs/**/*.md"))
-BLOCK = re.compile(r"^( *)```(?P<kind>\w+)?(?: +title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^\1```$", re.M | re.S)
+BLOCK = re.compile(r"^( *)```(?P<kind>\w+)?(?P<options>[^\n]*)\n(?P<text>.*?)^\1```$", re.M | re.S)
+TITLE = re.compile(r'title="([^"]+)"')
+IMAGE = re.compile(r"!\[[^\]]*\]\(([\w./-]+\.png)\)")
 SAID = re.compile(r"<!-- (not run|not compared|given): (.*?) -->\s*\Z", re.S)
-INCLUDED = re.compile(r'^--8<-- "([^"]+)"$', re.M)
+INCLUDED = re.compile(r"^# include (\S+)$", re.M)  # docs/hooks.py puts the file there
 OTHERS = ("pip ", "make ", "git ", "code ", "cd ")  # commands that install, or that need no test here
 
 
 @dataclass(frozen=True)
 class Example:
-    """A block. `said`: what the comments before it say, by word. `start`, `end`: of its text in the page."""
+    """A block. `said`: what the comments before it say, by word. `start`: of its text in the page."""
 
     kind: str
     title: str | None
@@ -45,10 +52,10 @@ def examples(page: Path) -> list[Example]:
         said, before = {}, text[at : block.start()]
         while comment := SAID.search(before):
             said[comment[1]], before = comment[2], before[: comment.start()]
-        inner = INCLUDED.sub(lambda m: (ROOT / m[1]).read_text(encoding="utf-8").rstrip("\n"), block["text"])
-        inner = re.sub(f"^{block[1]}", "", inner, flags=re.M)
-        line = text[: block.start()].count("\n") + 1
-        found.append(Example(block["kind"] or "", block["title"], inner, said, block.start("text"), line))
+        inner = re.sub(f"^{block[1]}", "", block["text"], flags=re.M)
+        inner = INCLUDED.sub(lambda m: (ROOT / m[1]).read_text(encoding="utf-8").rstrip("\n"), inner)
+        title, line = TITLE.search(block["options"]), text[: block.start()].count("\n") + 1
+        found.append(Example(block["kind"] or "", title and title[1], inner, said, block.start("text"), line))
         at = block.end()
     return found
 
@@ -61,15 +68,31 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def printed(command: str, folder: Path) -> str:
-    """What a command of rewardspec prints. Without one exit status of misuse."""
+    """What a command prints, run in this process. AssertionError with what it says of misuse."""
     words = shlex.split(command.replace("\\\n", " "), comments=True)
-    to = words[words.index(">") + 1] if ">" in words else None
-    done = run(*words[1 : words.index(">")] if to else words[1:], cwd=folder)
+    if words[0] == "python":
+        return _script(words[1:], folder)
+    assert words[0] == "rewardspec", f"how is this run? {command}"
+    done = run(*words[1:], cwd=folder)
     assert done.returncode in (0, 1), f"{command}: {done.stderr}"
-    if to:
-        (folder / to).write_text(done.stdout, encoding="utf-8")
-        return ""
     return re.sub(r" +$", "", done.stdout + done.stderr, flags=re.M).strip("\n")
+
+
+def _script(words: list[str], folder: Path) -> str:
+    """What a script of a page prints. What it imports from its folder is forgotten afterwards."""
+    out, before, arguments = StringIO(), {*sys.modules}, sys.argv
+    try:
+        sys.path.insert(0, str(folder))
+        sys.argv = words
+        with chdir(folder), redirect_stdout(out), redirect_stderr(StringIO()):
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        sys.argv = arguments
+        sys.path.remove(str(folder))
+        for name in {*sys.modules} - before:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(str(folder)):
+                del sys.modules[name]
+    return out.getvalue().strip("\n")
 
 
 def agrees(shown: str, now: str) -> bool:
@@ -78,8 +101,12 @@ def agrees(shown: str, now: str) -> bool:
     return re.fullmatch(".*".join(parts), now, re.S) is not None
 
 
-def run_page(page: Path, folder: Path, regenerate: bool = False) -> dict[str, object]:
-    """The names that the page's Python has at its end. Raises AssertionError with the line of what is not so."""
+def run_page(page: Path, folder: Path, regenerate: bool = False, edit: Callable[[str], str] = str) -> None:
+    """Run the examples of a page. AssertionError with the line of what is not so.
+
+    edit: makes files of the page shorter to run. Under `regenerate` what stands below a command becomes what it prints
+    now: where it differs, where `?` is there to be filled in, and the pictures that commands draw.
+    """
     names: dict[str, object] = {"__name__": page.stem}
     text, shift = page.read_text(encoding="utf-8"), 0
     for example in examples(page):
@@ -88,36 +115,34 @@ def run_page(page: Path, folder: Path, regenerate: bool = False) -> dict[str, ob
             with chdir(folder):
                 exec(compile(example.said["given"], where, "exec"), names)
         if example.title:
-            (folder / example.title).parent.mkdir(parents=True, exist_ok=True)
-            (folder / example.title).write_text(example.text, encoding="utf-8")
-        if "not run" in example.said:
-            if example.kind == "python":
-                ast.parse(example.text)
-            continue
-        if example.kind == "python" and not example.title:
-            with chdir(folder):
-                sys.path.insert(0, str(folder))
-                try:
-                    exec(compile(example.text, where, "exec"), names)
-                finally:
-                    sys.path.remove(str(folder))
-        elif example.kind == "console":
-            new = []
-            for command, shown in commands(example.text):
-                if command.startswith(OTHERS):
-                    new.append((command, shown))
-                    continue
-                assert command.startswith("rewardspec "), f"{where}: how is this run? {command}"
-                now = printed(command, folder)
-                if not shown.strip() and not regenerate or "not compared" in example.said or agrees(shown, now):
-                    now = shown.strip("\n")
-                assert regenerate or agrees(shown, now), f"{where}: {command}\n--- shown\n{shown}\n--- now\n{now}"
-                new.append((command, now))
+            (folder / example.title).write_text(edit(example.text), encoding="utf-8")
+        elif example.kind == "python" and "not run" in example.said:
+            ast.parse(example.text)
+        elif example.kind == "python":
+            with chdir(folder), redirect_stdout(StringIO()):
+                exec(compile(example.text, where, "exec"), names)
+        elif example.kind == "console" and "not run" not in example.said:
+            new = "".join(
+                f"$ {command}\n{_compared(command, shown, example, folder, where, regenerate)}"
+                for command, shown in commands(example.text)
+            )
             if regenerate:
-                whole = "".join(f"$ {command}\n{shown.strip(chr(10))}\n" if shown.strip() else f"$ {command}\n" for command, shown in new)
                 start = example.start + shift
-                text = text[:start] + whole + text[start + len(example.text) :]
-                shift += len(whole) - len(example.text)
+                text = text[:start] + new + text[start + len(example.text) :]
+                shift += len(new) - len(example.text)
     if regenerate:
         page.write_text(text, encoding="utf-8")
-    return names
+        for image in IMAGE.findall(text):
+            if (folder / image).exists():
+                shutil.copy(folder / image, page.parent / image)
+
+
+def _compared(command: str, shown: str, example: Example, folder: Path, where: str, regenerate: bool) -> str:
+    """What stands under a command; of one whose output changed, the new one if it is to be written."""
+    if command.startswith(OTHERS):
+        return shown
+    now = printed(command, folder)
+    if not shown.strip() or "not compared" in example.said or agrees(shown, now):
+        return shown
+    assert regenerate, f"{where}: {command}\n--- shown\n{shown}\n--- now\n{now}"
+    return now + "\n"

@@ -289,8 +289,8 @@ def test_the_number_of_turns_needs_no_column(tmp_path, tools):
         multi_turn(tmp_path, run.spec, reward_funcs=[digit], changes={"mask_truncated_completions": True})
 
 
-def test_example_of_the_readme():
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("### TRL")[2]
+def test_example_of_the_page():
+    text = (ROOT / "docs" / "trl.md").read_text(encoding="utf-8")
     spec = rewardspec.loads(text.partition("```yaml\n")[2].partition("```")[0])
     assert {found.severity for found in rewardspec.check(spec)} <= {"note"}
     result = rewardspec.compile(spec)({"correct": [1, 0], "found": [[1, 0], [1]]}, 2)

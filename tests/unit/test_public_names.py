@@ -45,7 +45,7 @@ def test_names_that_need_trl_are_where_they_were(module, names):
 
 
 def test_every_name_that_is_documented_is_tried_here():
-    files = [ROOT / "README.md", ROOT / "grammar/LANGUAGE.md", ROOT / "docs/multi-node.md"]
+    files = [ROOT / "README.md", ROOT / "grammar/LANGUAGE.md", *sorted((ROOT / "docs").rglob("*.md"))]
     files += [path for path in (ROOT / "examples").rglob("*") if path.suffix in (".py", ".yaml", ".sh")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     modules = set(re.findall(r"rewardspec\.(?:adapters|rewards)(?:\.[a-z_]+)*", text))
