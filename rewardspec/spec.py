@@ -406,7 +406,7 @@ def compile(spec: Spec | str | PathLike[str], *, dialect: str | None = None) -> 
 
     dialect: `trl`, `verl`, `openrlhf` or `nemo_rl` for the numerical conventions of that trainer (`Spec.under`). verl
     and OpenRLHF whiten over response tokens, so with them `whiten` reads the column `tokens`.
-    The function can be pickled; `torch.compile` does not compile it, but calls it.
+    The function can be pickled; `torch.compile` does not compile it, but calls it, and compiles its `ahead`.
     Raises SpecError for a file with errors, ValueError for an unknown dialect.
     """
     if not isinstance(spec, Spec):

@@ -23,6 +23,7 @@ STATE_NAMES = frozenset({"state", "before", "result", "initial_state", "STATE"})
 LARGEST = 3.4e38  # about the largest float32
 
 HEAD = """\
+@read_once
 def advantages(columns, groups, *, step=None, total_steps=None, seed=0{parameters}):
     \"\"\"The advantages of a batch of rollouts, as a `Result`.
 

@@ -8,21 +8,25 @@ from rewardspec.emit.runtime.columns import (
     RolloutError,
     _as_tensor,
     _bound,
-    _dense_size,
     _expected,
+    _filled,
     _group_ids,
+    _held,
     _holds_zero,
     _not_held,
     _probe,
+    _repairs,
     _snap,
     _too_large,
+    _within,
 )
 from rewardspec.emit.runtime.layout import Layout, restored, sorted_layout
+from rewardspec.emit.runtime.once import OneLook, Unread
 
 
 def _moment(name, value):
     """`step`, `total_steps` or `seed` as a Python number; None if it was not passed."""
-    if value is None and name != "seed":
+    if (type(value) is int and abs(value) < 2**53) or (value is None and name != "seed"):
         return value
     try:
         number = value.item() if hasattr(value, "item") else value
@@ -34,16 +38,19 @@ def _moment(name, value):
     raise RolloutError(f"{name} is {value!r:.80}: it should be a {'whole number' if name == 'seed' else 'number'}")
 
 
-class Batch:
+class Batch(OneLook):
     """The rollouts of one call: its checked columns and the layout of its groups.
 
     columns: names to tensors, arrays or lists of N values (None and NaN are missing).
     groups: one group size, or N hashable ids.
     needed: (name, options) of each column that is read.
+    unread: None, or for `Unread` columns what has to hold: numbers on the device, each with its condition. What is
+    wrong is not said then.
     """
 
     def __init__(self, columns, groups, needed, step=None, total_steps=None, seed=0):
         self.problems, self.checks = [], []
+        self.unread, self.home = ([], columns.home) if isinstance(columns, Unread) else (None, None)
         moments = (("step", step), ("total_steps", total_steps), ("seed", seed))
         self.step, self.total_steps, self.seed = [_moment(name, value) for name, value in moments]
         if not hasattr(columns, "keys"):
@@ -53,14 +60,15 @@ class Batch:
             found = ", ".join(f"`{name}`" for name in columns) or "none"
             lines = [f"column `{name}` is missing" for name in absent]
             raise RolloutError("\n".join([*lines, f"the given columns are {found}"]))
+        columns = {name: columns[name] for name, _ in needed}
         given = {name: self._taken(columns[name], name, options) for name, options in needed}
         numbers = [name for name, options in needed if isinstance(given[name], torch.Tensor) and "ids" not in options]
         typed = [name for name in numbers if hasattr(columns[name], "dtype")]
         self.kinds = {name: given[name].dtype for name in typed}
         self.dtype = torch.float64 if torch.float64 in self.kinds.values() else torch.float32
         self.kinds = {name: self.kinds.get(name, self.dtype) for name in given}  # Python numbers take the common type
-        tensors = [x for x in (*(columns[name] for name, _ in needed), groups) if isinstance(x, torch.Tensor)]
-        devices = [x.device for x in tensors] or [torch.empty(0).device]  # lists only: the default device
+        devices = [x.device for x in (*columns.values(), groups) if isinstance(x, torch.Tensor)]
+        devices = devices or [torch.empty(0).device]  # lists only: the default device
         self.device = next((d for d in devices if d.type not in ("cpu", "meta")), torch.device("cpu"))
         self._lay_out(
             groups,
@@ -71,7 +79,7 @@ class Batch:
 
     def __getstate__(self):
         """Without columns and checks: after the call only the layout of the groups is needed."""
-        return {**self.__dict__, "values": {}, "checks": [], "labels": None}
+        return {**self.__dict__, "values": {}, "checks": [], "unread": None, "labels": None}
 
     def __getitem__(self, name):
         return self.values[name]
@@ -85,13 +93,14 @@ class Batch:
         if getattr(groups, "ndim", 1) == 0:  # a NumPy or torch scalar
             groups = groups.item()
         if isinstance(groups, int) and not isinstance(groups, bool):
-            n, ids, self.labels = max(lengths.values(), default=0), None, None
+            n, ids, self.labels, size = max([0, *lengths.values()]), None, None, groups
             if groups < 1:
                 raise RolloutError(f"the group size is {groups}: it should be at least 1")
             if not lengths:
                 raise RolloutError("the spec reads no column with a value for each rollout: pass group ids")
         else:
-            ids, self.labels = _group_ids(groups)
+            self.look_at(groups)
+            ids, self.labels, size = _group_ids(groups)
             n = len(ids)
         for name, length in lengths.items():
             if length != n:
@@ -101,22 +110,24 @@ class Batch:
         if ids is None and n % groups:
             raise RolloutError(f"{n} rollouts do not divide into groups of {groups}")
         self.n = n
-        size = groups if ids is None else _dense_size(ids)
         if size:
             count = n // size
             self.groups = Layout((count, size), [(0, count, size)], (count, 1))
             self.order, self.group_of = None, None
         else:
-            self.groups = sorted_layout(ids.to(self.device))
-            self.order, count = self.groups.order, self.groups.reduced[0]
+            self.groups = sorted_layout(ids)
+            self.first_rows = self.groups.first  # in host memory
+            self.groups.first = self.first_rows.to(self.device, non_blocking=True)
+            self.order, count = self.groups.order.to(self.device, non_blocking=True), self.groups.reduced[0]
             self.groups.order = None  # `_prepared` sorts each column once
-            self.group_of = torch.arange(count, device=self.device).repeat_interleave(self.group_sizes())
+            sizes = self.group_sizes()
+            self.group_of = torch.arange(count, device=self.device).repeat_interleave(sizes, output_size=n)
         self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
         self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
-        coarsest = max((torch.finfo(kind).eps for kind in self.kinds.values() if kind.is_floating_point), default=0.0)
+        coarsest = max([0.0, *[torch.finfo(kind).eps for kind in {*self.kinds.values()} if kind.is_floating_point]])
         rounding = max(2 * coarsest, 4 * torch.finfo(self.dtype).eps)
         for layout in (self.groups, self.rollouts, self.among_groups):
-            layout.rounding = rounding
+            layout.rounding, layout.unread = rounding, self.unread
 
     def group_sizes(self):
         """Rollouts in each group, [P, 1] or [P]."""
@@ -136,9 +147,16 @@ class Batch:
         is checked value by value.
         """
         ready = [(name, self._prepared(name, given[name], options), options) for name, options in needed]
+        suspect = set()
         probes = []  # (options, columns, names): short columns with equal declarations share one probe
         for name, x, options in ready:
             if x is not None and x.numel():
+                if self.unread is not None:
+                    if _repairs(options, self.kinds[name], self.dtype):
+                        suspect.add(name)
+                        continue
+                    if options.get("missing"):
+                        x = _filled(x, **options)
                 for known, xs, names in probes:
                     if known == options and xs[0].shape == x.shape and x.numel() <= 2**15:
                         xs.append(x)
@@ -147,12 +165,16 @@ class Batch:
                 else:
                     probes.append((options, [x], [name]))
         probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in probes]
-        ends = [end for ends, _ in probed for end in ends]
-        measured = iter(torch.stack(ends).tolist() if ends else ())
-        suspect = set()
-        for (_, _, names), (ends, (low, high)) in zip(probes, probed, strict=True):
-            if not all([low <= end <= high and math.isfinite(end) for end in [next(measured) for _ in ends]]):
-                suspect.update(names)
+        if self.unread is not None:
+            for ends, (low, high) in probed:
+                holds = _within(min(low, _held(low, self.dtype)), max(high, _held(high, self.dtype)))
+                self.unread += [(end, holds) for end in ends]
+        else:
+            ends = [end for ends, _ in probed for end in ends]
+            measured = iter(torch.stack(ends).tolist() if ends else ())
+            for (_, _, names), (ends, (low, high)) in zip(probes, probed, strict=True):
+                if not all([low <= end <= high and math.isfinite(end) for end in [next(measured) for _ in ends]]):
+                    suspect.update(names)
         self.values, shape = {}, self.groups.shape
         for name, x, options in ready:
             if x is None:
@@ -188,10 +210,10 @@ class Batch:
         if batch_level and len(x) not in (1, self.n):
             self.problems.append(f"column `{name}` has {len(x)} values: it should have one for the batch")
             return None
-        x = x.to(self.device)
+        x = x.to(self.device, non_blocking=True)
         x = self._sorted(x, options.get("level"))
         if x.dtype is not self.dtype:
-            lost = None if "symbols" in options else _not_held(x, self.dtype)
+            lost = None if "symbols" in options else _not_held(x, self.dtype, self.unread)
             if lost is not None:
                 self.checks.append((lost, lambda i, x=x: self._too_long(name, x, i)))
             x = x.to(self.dtype)
@@ -227,8 +249,11 @@ class Batch:
     def _codes(self, name, x, symbols):
         """The index of each name in `symbols`, NaN for a missing one; None for a column of numbers."""
         index = {symbol: float(i) for i, symbol in enumerate(symbols)}
-        if isinstance(x, torch.Tensor) and x.dim() and x.is_floating_point() and bool(x.isnan().all()):
-            return x  # every value is missing
+        if isinstance(x, torch.Tensor) and x.dim() and x.is_floating_point():
+            if self.unread is not None:
+                self.unread.append((x.isnan().all(), lambda found: found == 1))
+            if self.unread is not None or bool(x.isnan().all()):
+                return x  # every value is missing
         if isinstance(x, torch.Tensor):
             self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
             return None
@@ -291,7 +316,7 @@ class Batch:
         """A Python number as a tensor; a tensor as it is."""
         if isinstance(x, torch.Tensor):
             return x
-        return torch.tensor(x, dtype=torch.bool if isinstance(x, bool) else self.dtype, device=self.device)
+        return torch.full((), x, dtype=torch.bool if isinstance(x, bool) else self.dtype, device=self.device)
 
     def number(self, condition):
         return condition.to(self.dtype)
@@ -299,7 +324,7 @@ class Batch:
     def rounded(self, x, name):
         """A constant rounded as the column that it is compared with: a float32 0.7 is then `>= 0.7`."""
         kind = self.kinds[name]
-        return torch.tensor(x, dtype=torch.float64, device="cpu").to(kind).item() if kind.is_floating_point else x
+        return _held(x, kind) if kind.is_floating_point else x
 
     def hold(self, number):
         """Raise if the type of the computation cannot hold a number of the spec."""
@@ -315,7 +340,7 @@ class Batch:
             if self.total_steps <= 0:
                 raise RolloutError(f"total_steps is {self.total_steps}: it should be at least 1")
             value = min(max(self.step / self.total_steps, 0.0), 1.0)
-        return torch.tensor(float(value), dtype=torch.float64, device=self.device)
+        return torch.full((), float(value), dtype=torch.float64, device=self.device)
 
     def rows(self, x):
         """One value for every rollout, [N], in the caller's order."""
@@ -355,13 +380,17 @@ class Batch:
 
     def refuse(self, bad, what):
         """Add a check: `bad`, a condition of any level, must be false everywhere."""
-        bad = bad if torch.is_tensor(bad) else torch.tensor(bad, device=self.device)
+        bad = bad if torch.is_tensor(bad) else torch.full((), bad, device=self.device)
         if bad.numel() != self.n or bad.dim() != len(self.groups.shape):
             bad = self.spread(bad).expand(self.groups.shape) if bad.dim() else bad.expand(self.groups.shape)
         self.checks.append((bad, lambda i: what + " at {where}"))
 
     def _raise(self):
         """Raise RolloutError with all problems found. All checks are fetched together: one synchronisation."""
+        if self.unread is not None:
+            if self.problems:
+                raise RolloutError("\n".join(self.problems))
+            return
         if self.checks and bool(torch.stack([bad.any() for bad, _ in self.checks]).any()):
             for bad, words in self.checks:
                 rows = bad.reshape(-1).nonzero().reshape(-1)
@@ -377,9 +406,7 @@ class Batch:
         """The advantage in the shape of the groups. Raises RolloutError where it is not finite."""
         advantage = self.value(advantage)
         advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
-        total = advantage.sum().item()  # finite only if every value is; a sum of finite values can overflow
-        self._raise()
-        if not math.isfinite(total):
+        if not self._sums(advantage):
             self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing or 0/0 at {where}"))
             self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
             self._raise()

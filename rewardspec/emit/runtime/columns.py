@@ -45,14 +45,21 @@ def _as_tensor(x, name):
     return torch.tensor(numbers, dtype=torch.float64, device="cpu")
 
 
-def _not_held(x, dtype):
-    """Where `x` is a whole number that the float type cannot hold, as 2 ** 24 + 1 in float32; None if nowhere."""
+def _not_held(x, dtype, unread=None):
+    """Where `x` is a whole number that the float type cannot hold, as 2 ** 24 + 1 in float32; None if nowhere.
+
+    unread: a list to which a number and its condition are added; None may come back if that holds.
+    """
     most = int(2 / torch.finfo(dtype).eps)  # the float type holds every whole number up to here
     if not x.numel() or x.element_size() <= 2:
         return None
     if not x.is_floating_point() and x.dtype not in (torch.int32, torch.int64):
         x = x.double()  # torch has no arithmetic on unsigned integers
-    if not bool((x.abs() > most).any()):
+    over = (x.abs() > most).any()
+    if unread is not None:
+        unread.append((over, lambda found: found == 0))
+        return None
+    if not bool(over):
         return None
     held = x.to(dtype)
     if not x.is_floating_point():
@@ -81,20 +88,24 @@ def _too_large(value):
 
 
 def _group_ids(groups):
-    """Integer ids [N], and a function from a rollout to the caller's id of its group."""
+    """Integer ids [N], a function from a rollout to the caller's id of its group, and the size of dense groups or 0."""
     if hasattr(groups, "dtype") and not isinstance(groups, torch.Tensor):
         groups = _of_array(groups) if groups.dtype.kind in "biu" else groups.tolist()
     if isinstance(groups, torch.Tensor):
         if groups.dim() != 1 or groups.is_floating_point() or groups.is_complex() or not _plain(groups):
             raise RolloutError("group ids are N whole numbers, or any N hashable values in a list")
-        return groups.long(), lambda i: groups[i].item()
+        ids = groups.long()
+        return ids, lambda i: groups[i].item(), _dense_size(ids)
     try:
         groups = list(groups)
         known = {}
-        ids = torch.tensor([known.setdefault(g, len(known)) for g in groups], dtype=torch.long, device="cpu")
+        codes = [known.setdefault(g, len(known)) for g in groups]
     except TypeError:
         raise RolloutError("groups are one group size, or N hashable ids") from None
-    return ids, lambda i: groups[i]
+    size = len(codes) // max(len(known), 1)
+    dense = size * len(known) == len(codes) and codes == [code for code in range(len(known)) for _ in range(size)]
+    ids = torch.tensor(codes, dtype=torch.long, device="cpu")
+    return ids, lambda i: groups[i], max(size, 1) if dense else 0
 
 
 def _dense_size(ids):
@@ -102,13 +113,11 @@ def _dense_size(ids):
     n = len(ids)
     if n == 0:
         return 1
-    change = ids[1:] != ids[:-1]
-    size = int(change.int().argmax()) + 1 if bool(change.any()) else n
-    if n % size:
+    heads, counts = torch.unique_consecutive(ids, return_counts=True)
+    size = n // len(heads)
+    if size * len(heads) != n or {*counts.tolist()} != {size}:
         return 0
-    rows = ids.view(-1, size)
-    together = bool((rows == rows[:, :1]).all())
-    return size if together and len(torch.unique(rows[:, 0])) == n // size else 0
+    return size if len({*heads.tolist()}) == len(heads) else 0
 
 
 def _expected(values, low, high, symbols=None):
@@ -137,7 +146,7 @@ def _probe(x, values=None, low=None, high=None, **_):
     if values is None:
         return torch.aminmax(x), (-math.inf if low is None else low, math.inf if high is None else high)
     binary = values == (0.0, 1.0)
-    if not binary and (len(values) > 4 or any(b - a < 1e-3 for a, b in zip(values, values[1:], strict=False))):
+    if not _apart(values):
         return (x.new_ones(()),), (0.0, 0.0)  # too many, or too close to each other
     ends = []
     for part in x.reshape(-1).split(2**16) if x.numel() > 2**16 else (x,):  # parts that fit the cache
@@ -151,6 +160,49 @@ def _probe(x, values=None, low=None, high=None, **_):
     return ends, (0.0, 0.0)
 
 
+def _held(number, dtype):
+    """A Python number as the float type holds it."""
+    if math.isinf(number) or (number.is_integer() and abs(number) <= 8):
+        return number
+    kind = torch.finfo(dtype)
+    if not abs(number) < kind.max:
+        return torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
+    spacing = max(math.ldexp(kind.eps / 2, math.frexp(number)[1]), kind.smallest_normal * kind.eps)
+    return round(number / spacing) * spacing
+
+
+def _repairs(options, kind, dtype):
+    """Whether a column is held to its declaration without looking whether it fits.
+
+    That is where many columns do not fit: of a type too coarse for the declared numbers, or clipped.
+    """
+    values = options.get("values")
+    if options.get("clip") or (values is not None and not _apart(values)):
+        return True
+    if options.get("zero") and not _holds_zero(**options):
+        return True
+    if kind is dtype or not kind.is_floating_point:
+        return False
+    return any(_held(v, kind) != v for v in values or (options.get("low", 0.0), options.get("high", 0.0)))
+
+
+def _filled(x, values=None, low=None, high=None, **_):
+    """`x` with a declared number where it is missing."""
+    if values is None:
+        values = [0.0 if _holds_zero(None, low, high) else high if low is None or low < 0 else low]
+    return x.nan_to_num(nan=values[0], posinf=math.inf, neginf=-math.inf)
+
+
+def _apart(values):
+    """Whether products of distances tell declared values from others."""
+    return len(values) <= 4 and all(b - a >= 1e-3 for a, b in zip(values, values[1:], strict=False))
+
+
+def _within(low, high):
+    """The condition that a number, or a tensor of one, is finite and within limits."""
+    return lambda found: (found >= low) & (found <= high) & (found - found == 0)
+
+
 def _ulp(kind, dtype):
     """The spacing of floats at 1, in the type of the given column or of the computation, whichever is coarser."""
     return max(torch.finfo(t).eps for t in (kind, dtype) if t.is_floating_point)
@@ -158,7 +210,7 @@ def _ulp(kind, dtype):
 
 def _snap(x, values, kind, clip):
     """`x` with each value replaced by the nearest declared one, and where that is more than rounding away."""
-    declared = torch.tensor(values, dtype=torch.float64, device=x.device)
+    declared = torch.tensor(values, dtype=torch.float64, device="cpu").to(x.device, non_blocking=True)
     wide = x.double()
     nearest = declared[torch.bucketize(wide, (declared[1:] + declared[:-1]) / 2)]
     ulp = _ulp(kind, x.dtype)

@@ -15,6 +15,7 @@ def draw_copies(batch, kept, score):
     """
     if batch.step is None:
         raise RolloutError("the spec draws groups (`refill`): pass `step=`")
+    batch.look_at(kept)
     batch.refuse(torch.isnan(score) & kept, "`refill` is missing")
     batch.refuse(torch.isinf(score) & kept, "`refill` is infinite")
     standing = batch.in_order(kept).cpu()

@@ -13,7 +13,10 @@ class Ids:
     """What a batch does with columns of ids: any hashable values, as whole numbers that are equal where those are."""
 
     def _taken(self, x, name, options):
-        return _as_ids(x, name) if "ids" in options else super()._taken(x, name, options)
+        if "ids" not in options:
+            return super()._taken(x, name, options)
+        self.look_at(x)
+        return _as_ids(x, name)
 
     def _read(self, given, needed):
         self.levels = {name: options.get("level") for name, options in needed if "ids" in options}

@@ -113,9 +113,7 @@ class Items:
     def finish(self, advantage):
         """The advantage, [M]. Raises RolloutError where it is not finite."""
         advantage = self.full(advantage)
-        total = advantage.sum().item()
-        self.batch._raise()
-        if not math.isfinite(total):
+        if not self.batch._sums(advantage):
             checks = ((torch.isnan, "the advantage is missing or 0/0"), (torch.isinf, "the advantage is infinite"))
             for test, what in checks:
                 self.refuse(test(advantage), what)

@@ -2,6 +2,8 @@
 
 import torch
 
+from rewardspec.emit.runtime.once import OnHost
+
 
 class Layout:
     """The rows of each group: `blocks` of groups of equal size.
@@ -15,6 +17,7 @@ class Layout:
         self.shape, self.blocks, self.reduced, self.order = shape, blocks, reduced, order
         self.dense = len(blocks) == 1 and order is None
         self.rounding = None  # of sums that should be equal, relative to their largest summand
+        self.unread = None  # where values are not looked at: numbers that are, at the end, each with its condition
 
     def split(self, x):
         """`x` as a list of [groups, size], one for each block."""
@@ -51,7 +54,7 @@ class Layout:
                 options["summands"] = lambda i=i: self.split(
                     torch.as_tensor(summands(), device=x.device).expand(x.shape)
                 )[i]
-                options["rounding"] = self.rounding
+                options["rounding"], options["unread"] = self.rounding, self.unread
             parts.append(kernel(part, m, **options))
         return parts
 
@@ -62,10 +65,14 @@ class Layout:
         if self.dense:
             return values.reshape(-1, 1).expand(self.blocks[0][1:]).reshape(self.shape)
         counts = torch.cat([torch.full((count,), size, device=values.device) for _, count, size in self.blocks])
-        return restored(values.reshape(-1).repeat_interleave(counts), self.order).reshape(self.shape)
+        rows = sum(count * size for _, count, size in self.blocks)
+        spread = values.reshape(-1).repeat_interleave(counts, output_size=rows)
+        return restored(spread, self.order).reshape(self.shape)
 
     def by(self, labels):
         """This layout with every group divided by `labels`, one for each row; NaN is a label, too."""
+        if self.unread is not None and labels.device.type != "cpu":
+            raise OnHost
         own = self.back(torch.arange(sum(b[1] for b in self.blocks), device=labels.device)).reshape(-1)
         codes = torch.unique(labels.reshape(-1).nan_to_num(nan=float("-inf")), return_inverse=True)[1]
         layout = sorted_layout(own * (codes.max() + 1 if codes.numel() else 1) + codes, self.shape)
@@ -92,9 +99,11 @@ def sorted_layout(ids, shape=None):
     rank = torch.empty_like(ranked)
     rank[ranked] = torch.arange(len(ranked), device=ids.device)
     order = torch.argsort(rank[index], stable=True)
-    sizes, repeats = torch.unique_consecutive(counts[ranked], return_counts=True)
+    repeats = {}
+    for size in counts.tolist():
+        repeats[size] = repeats.get(size, 0) + 1
     blocks, start = [], 0
-    for size, count in zip(sizes.tolist(), repeats.tolist(), strict=True):
+    for size, count in sorted(repeats.items()):
         blocks.append((start, count, size))
         start += size * count
     layout = Layout((n,) if shape is None else shape, blocks, (len(ranked),), order)

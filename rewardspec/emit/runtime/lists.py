@@ -7,6 +7,7 @@ import torch
 from rewardspec.emit.runtime.batch import Batch
 from rewardspec.emit.runtime.columns import RolloutError, _of_array, _plain
 from rewardspec.emit.runtime.items import Items
+from rewardspec.emit.runtime.once import Unread
 from rewardspec.emit.runtime.result import Result
 
 
@@ -15,6 +16,9 @@ class ListBatch(Batch):
 
     def __init__(self, columns, groups, needed, lists, lengths=None, step=None, total_steps=None, seed=0):
         self.lists, self.counts, self.reading = {}, {}, None
+        unread = isinstance(columns, Unread)
+        if unread and lengths is not None:
+            columns.on_host(*lengths.values())
         problems = self._take_lengths(lists, lengths)
         flat = dict(columns) if hasattr(columns, "keys") else columns
         for name, options in needed:
@@ -31,6 +35,9 @@ class ListBatch(Batch):
         read = {name for name, _ in needed}
         if without and hasattr(columns, "keys") and read <= {*columns}:
             raise RolloutError(f"the spec reads no column of the list `{without[0]}`: pass `lengths=`")
+        if unread:
+            columns.on_host(*(flat[name] for name, _ in needed if name in flat))
+            flat = Unread(flat, columns.home)
         super().__init__(flat, groups, needed, step, total_steps, seed)
 
     def __getstate__(self):
@@ -197,7 +204,7 @@ class ListResult(Result):
     @property
     def lengths(self):
         """List to [N], how many items each rollout has."""
-        return {name: items.given for name, items in self._batch.lists.items()}
+        return {name: self._batch.returned(items.given) for name, items in self._batch.lists.items()}
 
     def nested(self):
         """The advantages of each rollout's items, as a list of N lists."""
@@ -228,10 +235,10 @@ class ListResult(Result):
             "rollouts_without_signal": 1 - torch.count_nonzero(size) / size.numel(),
             "groups_without_signal": 1 - torch.count_nonzero(spread) / spread.numel(),
             "advantage_spread": spread.mean(dtype=torch.float64),
-            "groups_kept": self.kept.double().mean(),
+            "groups_kept": batch.full_groups(True if self._kept is None else self._kept).double().mean(),
         }
         if self._copies is not None:
-            found["most_copies"] = self.copies.max().double()
+            found["most_copies"] = batch.full_groups(self._copies).max().double()
         if self._summed() is not None:
             total = self._frame("total")
             values = total.full(self._summed()).double()
@@ -239,12 +246,12 @@ class ListResult(Result):
             found["total_std"] = (
                 (total.groups if total is batch else total.in_groups).reduce(_deviation, values).nanmean()
             )
-        found |= {f"reward/{name}": x.double().nanmean() for name, x in self.rewards.items()}
+        found |= {f"reward/{name}": x.double().nanmean() for name, x in self._reward_rows().items()}
         for name, x in self._weights.items():
             x = batch.value(x)
             found[f"weight/{name}"] = (batch.full_groups(x) if x.dim() else x).mean(dtype=torch.float64)
-        if self.shares is not None:
-            found |= {f"share/{name}": x.double().abs().mean() for name, x in self.shares.items()}
+        shares = self._share_rows() or {}
+        found |= {f"share/{name}": x.double().abs().mean() for name, x in shares.items()}
         values = torch.stack([value.double().to(batch.device) for value in found.values()]).tolist()
         return dict(zip(found, values, strict=True))
 

@@ -21,16 +21,35 @@ class Result:
     copies: [P], how often the group is in the batch: 0 or 1, or more with `refill`.
     """
 
+    later = None  # what is read at the end, and what is done with the numbers
+
     def __init__(self, batch, advantage, rewards, weights, kept=None, copies=None, shares=None, total=None):
         self._batch, self._shares = batch, shares
         self._advantage = self._frame("advantage").finish(advantage)
         self._rewards, self._weights = rewards, weights
-        self.advantages = self._frame("advantage").rows(self._advantage)
+        self.advantages = batch.returned(self._frame("advantage").rows(self._advantage))
         self._kept, self._copies = kept, copies
         self._total = total
 
     def __getstate__(self):
-        return {**self.__dict__, "_shares": self.shares, "_total": self._summed()}
+        return {**self.__dict__, "_shares": self._share_rows(), "_total": self._summed()}
+
+    def holds(self):
+        """Whether all holds that the call relied on: one look at the device."""
+        numbers, conditions = self._batch.found()
+        read = (numbers if self.later is None else torch.cat([numbers, self.later[0]])).tolist()
+        if not all([holds(number) for holds, number in zip(conditions, read, strict=False)]):
+            return False
+        if self.later is not None:
+            self.later[1](read[len(conditions) :])
+            self.later = None
+        self._batch.read()
+        return True
+
+    def sound(self):
+        """Whether all holds that the call relied on, [], on the device: nobody has looked at it."""
+        numbers, conditions = self._batch.found()
+        return torch.stack([holds(number) for holds, number in zip(conditions, numbers.unbind(), strict=True)]).all()
 
     def _frame(self, name):
         """What has a value of `advantage`, `total` or `reward/NAME`: the rollouts of the batch."""
@@ -38,11 +57,13 @@ class Result:
 
     @property
     def kept(self):
-        return self._batch.in_order(True if self._kept is None else self._kept)
+        return self._batch.returned(self._batch.in_order(True if self._kept is None else self._kept))
 
     @property
     def copies(self):
-        return self.kept.long() if self._copies is None else self._batch.in_order(self._copies).long()
+        if self._copies is None:
+            return self.kept.long()
+        return self._batch.returned(self._batch.in_order(self._copies).long())
 
     @property
     def refilled(self):
@@ -66,19 +87,27 @@ class Result:
         places = [p if n else next(again, None) for p, n in enumerate(times)]
         found = [p for p in places if p is not None]
         moved = [rows[p] for p in found] or [torch.zeros(0, dtype=torch.long, device=self.advantages.device)]
-        return torch.cat(moved), [times[p] for p in found for _ in range(len(rows[p]))]
+        return self._batch.returned(torch.cat(moved)), [times[p] for p in found for _ in range(len(rows[p]))]
 
     @property
     def rewards(self):
+        return {name: self._batch.returned(x) for name, x in self._reward_rows().items()}
+
+    def _reward_rows(self):
         return {name: self._frame(f"reward/{name}").rows(self._batch.value(x)) for name, x in self._rewards.items()}
 
     @property
     def weights(self):
         values = {name: self._batch.value(x) for name, x in self._weights.items()}
-        return {name: self._batch.in_order(x) if x.dim() else x for name, x in values.items()}
+        values = {name: self._batch.in_order(x) if x.dim() else x for name, x in values.items()}
+        return {name: self._batch.returned(x) for name, x in values.items()}
 
     @property
     def shares(self):
+        found = self._share_rows()
+        return None if found is None else {name: self._batch.returned(x) for name, x in found.items()}
+
+    def _share_rows(self):
         if callable(self._shares):
             self._shares = {name: self._frame("advantage").rows(x) for name, x in self._shares().items()}
         return self._shares
@@ -86,7 +115,7 @@ class Result:
     @property
     def total(self):
         found = self._summed()
-        return None if found is None else self._frame("total").rows(found)
+        return None if found is None else self._batch.returned(self._frame("total").rows(found))
 
     def _summed(self):
         if callable(self._total):
@@ -108,21 +137,21 @@ class Result:
         if not batch.n:
             return {}
         spread = batch.groups.reduce(_extent, advantage)
-        rows = {f"reward/{name}": x for name, x in self.rewards.items()}
+        rows = {f"reward/{name}": x for name, x in self._reward_rows().items()}
         found = {"advantage_spread": spread.mean(dtype=torch.float64)}
         if self._summed() is not None:
-            rows["total"] = self.total
+            rows["total"] = self._frame("total").rows(self._summed())
             total = batch.full(self._summed()).double()
             found["total_std"] = batch.groups.reduce(_std, total).mean()
         if self._kept is not None:
-            found["groups_kept"] = self.kept.double().mean()
+            found["groups_kept"] = batch.full_groups(self._kept).double().mean()
         if self._copies is not None:
-            found["most_copies"] = self.copies.max().double()
+            found["most_copies"] = batch.full_groups(self._copies).max().double()
         weights = {f"weight/{name}": x for name, x in self._weights.items()}
         for name, x in weights.items():
             if isinstance(x, torch.Tensor):
                 found[name] = (batch.full_groups(x) if x.dim() else x).mean(dtype=torch.float64)
-        shares = {f"share/{name}": x for name, x in (self.shares or {}).items()}
+        shares = {f"share/{name}": x for name, x in (self._share_rows() or {}).items()}
         live = torch.stack([torch.count_nonzero(advantage), torch.count_nonzero(spread)]).double()
         ends = [live, torch.stack(list(found.values()))]
         ends += [torch.stack(list(rows.values())).mean(1, dtype=torch.float64)] if rows else []

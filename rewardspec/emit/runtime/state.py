@@ -98,22 +98,26 @@ class State:
                 new = None, options["init"]
                 values = [values.get(key, new)[1] for key in keys]
             found = torch.tensor(values, dtype=torch.float64, device="cpu")
-            if batch.dtype is torch.float32 and _too_large(float(found.abs().max() if found.numel() else 0.0)):
+            largest = max(map(abs, values if "by" in options else [values]), default=0.0)
+            if batch.dtype is torch.float32 and _too_large(largest):
                 raise RolloutError(f"state `{name}` is more than float32 can hold: pass a float64 column")
-            found = found.to(device=batch.device, dtype=batch.dtype)
+            found = found.to(device=batch.device, dtype=batch.dtype, non_blocking=True)
             batch.values[name] = batch.from_order(found) if "by" in options else found
             batch.kinds[name] = batch.dtype
 
-    def after(self, batch, updates):
-        """The state after the batch. updates: name to the value of its level."""
-        if not batch.n:
-            return {name: [*held.values()] if "by" in options else held for (name, options), held in self._each()}
+    def asked(self, batch, updates):
+        """What the state after the batch is made of: name to [1] or [P]. updates: name to the value of its level."""
         of_batch = [name for name, options in self.needed if "by" not in options]
-        found = {
+        return {
             name: batch.value(x).reshape(1) if name in of_batch else batch.in_order(x) for name, x in updates.items()
         }
-        listed = iter(torch.cat([x.double() for x in found.values()]).tolist())
-        found = {name: [next(listed) for _ in x] for name, x in found.items()}
+
+    def after(self, batch, counts, listed):
+        """The state after the batch. counts: how many numbers each name has. listed: all of them."""
+        if not batch.n:
+            return {name: [*held.values()] if "by" in options else held for (name, options), held in self._each()}
+        listed = iter(listed)
+        found = {name: [next(listed) for _ in range(count)] for name, count in counts.items()}
         state = {name: self._after(name, options, held, found[name]) for (name, options), held in self._each()}
         if self.problems:
             raise RolloutError("\n".join(self.problems))
@@ -154,7 +158,8 @@ def _keys_of_groups(batch, column, name):
         return []
     rows = range(0, batch.n, batch.groups.blocks[0][2])
     if batch.order is not None:
-        rows = sorted(batch.groups.first.tolist())
+        rows = sorted(batch.first_rows.tolist())
+    batch.look_at(column)
     column = _as_ids(column, name)
     if isinstance(column, torch.Tensor):
         column = column.tolist()
@@ -172,5 +177,16 @@ def _keys_of_groups(batch, column, name):
 
 def with_state(result, state, updates):
     """The result, with the state after its batch."""
-    result.state = state.after(result._batch, updates)
+    batch = result._batch
+    found = state.asked(batch, updates)
+    counts = {name: len(x) for name, x in found.items()}
+    numbers = torch.cat([x.double() for x in found.values()])
+
+    def keep(listed):
+        result.state = state.after(batch, counts, listed)
+
+    if batch.unread is None:
+        keep(numbers.tolist())
+    else:
+        result.later = numbers, keep
     return result

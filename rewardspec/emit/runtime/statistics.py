@@ -24,28 +24,30 @@ def deviations(x, mask):
     return torch.where(mask, deviation - shift, 0.0), first, shift, count
 
 
-def spread_out(deviation, norm, count, rounding, size, bound=None):
-    """[..., 1], which groups have spread: max - min > rounding * size. None if all have.
+def spread_out(deviation, norm, count, rounding, size, bound=None, unread=None):
+    """[..., 1], which groups have spread: max - min > rounding * size.
 
     norm: sqrt of the sum of the squared deviations. size: function to [..., 1], the largest magnitude among the
-    summands of a group's values. bound: an upper bound of it.
+    summands of a group's values. bound: an upper bound of it, where that takes long.
 
     norm <= sqrt(count) / 2 * (max - min), so a large norm proves spread. Only the other groups need their extent.
     """
-    sure = ~(
-        norm <= rounding * (count**0.5 / 2) * (size() if bound is None else bound)
-    )  # NaN counts as spread, so that it is reported
-    if bool(sure.all()):
-        return None
+    most = size() if bound is None else bound
+    sure = ~(norm <= rounding * (count**0.5 / 2) * most)  # NaN counts as spread, so that it is reported
     unsure = (norm > 0) & ~sure
-    if bool(unsure.any()):
-        extent = deviation.amax(-1, keepdim=True) - deviation.amin(-1, keepdim=True)
-        sure |= unsure & (extent > rounding * size())
-    return sure
+    if bound is not None:
+        if unread is not None:
+            unread.append((unsure.any(), lambda found: found == 0))
+            return sure
+        if not bool(unsure.any()):
+            return sure
+        most = size()
+    low, high = torch.aminmax(deviation, dim=-1, keepdim=True) if deviation.shape[-1] else (norm, norm)
+    return sure | unsure & (high - low > rounding * most)
 
 
-def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding=None):
-    """Deviations from the mean, the standard deviation, and which groups have spread (None: all).
+def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding=None, unread=None):
+    """Deviations from the mean, the standard deviation, and which groups have spread.
 
     summands: function to the largest magnitude that each value was summed from. Without it the values were not
     summed: rounding is a few units in the last place of the first value of the group.
@@ -61,7 +63,8 @@ def spread_of(x, mask, ddof, summands=None, bound=None, centered=False, rounding
         size, rounding = first.double().abs, 4 * torch.finfo(x.dtype).eps
     else:
         size = lambda: within(mask, summands().double()).amax(-1, keepdim=True)  # noqa: E731
-    alive = spread_out(deviation, norm, count, rounding, size, None if bound is None else bound * count**0.5)
+    bound = None if bound is None else bound * count**0.5
+    alive = spread_out(deviation, norm, count, rounding, size, bound, unread)
     divisor = (count - ddof).clamp(min=1.0) if mask is not None else max(count - ddof, 1)
     return deviation, norm / divisor**0.5, alive
 
@@ -94,7 +97,7 @@ def settled(batch, x, statistics, others=()):
 
 
 def only(alive, x):
-    """`x` where a group has spread, 0 elsewhere."""
+    """`x` where a group has spread (None: all), 0 elsewhere."""
     return x if alive is None else torch.where(alive, x, 0.0)
 
 
@@ -139,12 +142,12 @@ def group_std_others(x, mask, ddof=1, **sums):
     return torch.where(inside, result, float("nan")).to(x.dtype)
 
 
-def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, bound=None, rounding=None, **sums):
+def group_zscore(x, mask, eps=0.0, ddof=1, centered=False, **sums):
     """(x - mean) / (std + eps); exactly 0 without spread and outside the mask.
 
     centered: the mean is 0 by construction and is not subtracted, so zeros stay exactly 0.
     """
-    deviation, std, alive = spread_of(x, mask, ddof, centered=centered, bound=bound, rounding=rounding, **sums)
+    deviation, std, alive = spread_of(x, mask, ddof, centered=centered, **sums)
     factor = only(alive, (std + eps).clamp_(min=1e-300).reciprocal_())
     return ((deviation if centered else settle(deviation, x.dtype)) * factor).to(x.dtype)
 
@@ -154,9 +157,14 @@ def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
 
     Summands in a group of G are at most `bound` * sqrt(G), so a large norm proves spread.
     """
-    norm = torch.linalg.vector_norm(x, dtype=torch.float64).item()
-    if norm > batch.rollouts.rounding / 2 * bound * batch.n:
-        return x * (1.0 / (norm / max(batch.n - ddof, 1) ** 0.5 + eps))
+    norm = torch.linalg.vector_norm(x, dtype=torch.float64)
+    proof, root = batch.rollouts.rounding / 2 * bound * batch.n, max(batch.n - ddof, 1) ** 0.5
+    if batch.unread is not None:
+        batch.unread.append((norm, lambda found: (found > proof) | (found == 0)))
+        return x / (norm / root + (eps or torch.finfo(x.dtype).tiny))
+    norm = norm.item()
+    if norm > proof:
+        return x / (norm / root + eps)
     return batch.rollouts.map(group_zscore, x, eps=eps, ddof=ddof, centered=True, bound=bound, summands=summands)
 
 
@@ -177,19 +185,19 @@ def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
     blocks, start, parts = batch.groups.blocks, 0, []
     for block, (_, count, size) in zip(zip(*(batch.groups.split(x) for x in values), strict=True), blocks, strict=True):
         own = [w[start : start + count] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-        parts.append(_weighted_block(block, own, count, size, eps, ddof, apart))
+        parts.append(_weighted_block(block, own, count, size, eps, ddof, apart, batch.unread))
         start += count
     if batch.groups.dense:
         return parts[0]
     return torch.cat([part.reshape(-1) for part in parts]).reshape(batch.groups.shape)
 
 
-def _weighted_block(values, weights, count, size, eps, ddof, apart):
+def _weighted_block(values, weights, count, size, eps, ddof, apart, unread):
     """`weighted_zscores` of [P, G] values; on a CPU in slabs that fit the cache."""
     dtype, most = values[0].dtype, max(1, 2**18 // max(1, len(values) * size))
     rounding = 4 * torch.finfo(dtype).eps
     if count <= most or values[0].device.type != "cpu":
-        return _weighted_slab(torch.stack(values).double(), weights, eps, ddof, apart, rounding).to(dtype)
+        return _weighted_slab(torch.stack(values).double(), weights, eps, ddof, apart, rounding, unread).to(dtype)
     step = math.ceil(count / math.ceil(count / most))  # slabs of about equal length
     result = torch.empty(count, size, dtype=dtype, device="cpu")
     room = torch.empty(len(values) * step * size, dtype=torch.float64, device="cpu")
@@ -198,11 +206,11 @@ def _weighted_block(values, weights, count, size, eps, ddof, apart):
         x = room[: len(values) * (stop - start) * size].view(-1, stop - start, size)
         torch.stack([value[start:stop] for value in values], out=x)
         own = [w[start:stop] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-        result[start:stop] = _weighted_slab(x, own, eps, ddof, apart, rounding)
+        result[start:stop] = _weighted_slab(x, own, eps, ddof, apart, rounding, unread)
     return result
 
 
-def _weighted_slab(x, weights, eps, ddof, apart, rounding):
+def _weighted_slab(x, weights, eps, ddof, apart, rounding, unread=None):
     """`weighted_zscores` of x, [K, P, G] in float64. Overwrites x. Terms that cancel to within rounding give exactly 0.
 
     std = norm / root, so weight * deviation / (std + eps) = weight * root * deviation / (norm + eps * root).
@@ -213,29 +221,27 @@ def _weighted_slab(x, weights, eps, ddof, apart, rounding):
     if not apart:
         first = groups[:, :1].clone()
         groups -= first  # groups of equal values are now exactly 0
-    groups -= groups.mm(x.new_ones((size, 1))).div_(max(size, 1))  # the means; faster than `mean`
+    groups -= groups.sum(-1, keepdim=True).div_(max(size, 1))  # faster than `mean`
     norm = torch.linalg.vector_norm(groups, dim=-1, keepdim=True)
     if apart:  # different values have norm >= apart / sqrt(2); less is rounding of the mean
         torch.threshold_(norm, apart / 2, math.inf)
     else:
         near = first.abs_() * (rounding * size**0.5 / 2)
-        if not torch.equal(norm > near, norm > 0):  # the spread of some group may be rounding
+        doubted = ((norm > near) != (norm > 0)).any()  # whether the spread of some group may be rounding
+        if unread is not None:
+            unread.append((doubted, lambda found: found == 0))
+        elif bool(doubted):
             groups *= only(spread_out(groups, norm, size, rounding, lambda: first), torch.ones_like(norm))
     factor = norm.add_(eps * root or 1e-300).reciprocal_()
-    for k, weight in enumerate(weights):
-        if isinstance(weight, torch.Tensor):
-            factor.view(components, count, 1)[k].mul_(weight)
+    if all(isinstance(weight, float) and weight == weights[0] for weight in weights):
+        factor *= root * weights[0]
+    else:
+        for k, weight in enumerate(weights):
+            factor.view(components, count, 1)[k].mul_(root * weight)
     groups *= factor
-    numbers = [root if isinstance(weight, torch.Tensor) else root * weight for weight in weights]
-    result = (x.new_tensor(numbers) @ x.view(components, -1)).view(count, size)
-    most = root * max((float(w.abs().max() if isinstance(w, torch.Tensor) else abs(w)) for w in weights), default=0.0)
-    large = torch.nn.functional.hardshrink(result, rounding * most)  # no term is larger than `most`
-    if not torch.equal(large, result):
-        rows = (large != result).any(-1).nonzero().squeeze(-1)
-        terms = x.view(components, count, size)[:, rows] * x.new_tensor(numbers).view(-1, 1, 1)
-        some = result[rows]
-        result[rows] = some.masked_fill_(some.abs() < rounding * terms.abs().amax((0, -1)).unsqueeze(-1), 0.0)
-    return result
+    result = x.sum(0)
+    least = x.abs_().amax(0).mul_(rounding)
+    return result.mul_(result.abs().ge_(least))  # faster than a mask
 
 
 def group_min(x, mask):
@@ -300,8 +306,9 @@ def binomial(n, k):
     n, k = (torch.as_tensor(x, dtype=torch.float64, device=(n if torch.is_tensor(n) else k).device) for x in (n, k))
     least = torch.minimum(k, n - k)
     rest, result = n - least, torch.ones_like(least)
-    most = least.nan_to_num(nan=0.0).clamp(0, 33)
-    most = int(most.max()) if most.numel() else 0
+    most = 33  # factors, and one more if logarithms are needed
+    if least.device.type == "cpu" and not torch.compiler.is_compiling():  # a look at it costs nothing
+        most = int(least.nan_to_num(nan=0.0).clamp(0, 33).max()) if least.numel() else 0
     for i in range(1, min(most, 32) + 1):
         result = torch.where(least >= i, result * (rest + i) / i, result)
     if most > 32:
