@@ -20,7 +20,7 @@ export HF_HUB_OFFLINE := 1
 # Tests start Python some hundred times; where it may not write bytecode, it compiles the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs check lint test test-main fuzz test-openrlhf test-processors test-rounding bench clean
+.PHONY: demo docs check lint test test-main browser fuzz test-openrlhf test-processors test-rounding bench clean
 
 demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, count groups, compare schemes on a log
 	@$(BIN)/python examples/demo.py
@@ -34,10 +34,10 @@ check: lint  ## a verdict in two or three minutes, no trainers needed: lint, and
 # Both environments are installed at once. Lint, OpenRLHF's tests and those of rounding run beside the rest; what each
 # prints comes at its end.
 test:  ## all tests
-	$(MAKE) --jobs 2 --output-sync=target $(VENV)/.test $(OPENRLHF)/.test
+	$(MAKE) --jobs 2 --output-sync=target $(VENV)/.test $(OPENRLHF)/.test browser
 	$(MAKE) --jobs 4 --output-sync=target lint test-main test-rounding test-openrlhf
 
-test-main: $(VENV)/.test  ## the tests of one environment: all but the two below
+test-main: $(VENV)/.test browser  ## the tests of one environment: all but the two below
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 \
 		--durations-min 5 $(FOLDERS)
 
@@ -69,6 +69,13 @@ else
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/turns.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/rollout_log.py
 endif
+
+# The tests of pages need Chromium. Where there is none, root on Debian gets its package; elsewhere they are skipped.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+		|| test -n "$$CHROMIUM" || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get -qq update \
+		&& DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends --yes chromium >/dev/null; } \
+		|| echo "no browser could be installed: the tests of pages in one are skipped"
 
 $(VENV)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-STEPS, GROUPS, SIZE = 8, 6, 4
+STEPS, GROUPS, SIZE = 26, 3, 4
 LONG = "The end is near. " * 60_000  # a megabyte
 HOSTILE = [
     "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">",
@@ -46,8 +46,8 @@ def log(path):
                 row = {"step": step, "group": f"{step}/{group}", "prompt": f"What is {group}?", "completion": text}
                 rows.append(row | {"correct": correct, "long": long, "source": "ab"[group % 2], "tokens": len(rows)})
     worst = sorted((row for row in rows if not row["correct"]), key=lambda row: -row["long"])
-    for row in worst:  # whichever of them the audit shows
-        row["completion"] = [*HOSTILE, LONG][rows.index(row) % 5]
+    for rank, row in enumerate(worst):  # whichever of them the audit shows
+        row["completion"] = LONG if rank in range(0, 40, 5) else HOSTILE[rank % len(HOSTILE)]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return rows
 

@@ -69,6 +69,7 @@ class Parts(HTMLParser):
             self.scripts[-1] = (self.open, self.scripts[-1][1] + data)
 
 
+@pytest.mark.slow
 def test_the_page_has_the_json_of_the_command(replayed):
     text, printed = replayed
     data = data_of(text)
@@ -76,6 +77,7 @@ def test_the_page_has_the_json_of_the_command(replayed):
     assert {row["spec"] for row in data["found"]["steps"]} == {"sums", "gated"}
 
 
+@pytest.mark.slow
 def test_the_function_writes_the_page_of_the_command(folder, replayed):
     rewardspec.replay(
         folder / "run.jsonl",
@@ -89,6 +91,7 @@ def test_the_function_writes_the_page_of_the_command(folder, replayed):
     assert again == first
 
 
+@pytest.mark.slow
 def test_a_page_allows_its_own_scripts_and_nothing_else(replayed):
     parts = Parts(replayed[0])
     (policy,) = [attrs["content"] for tag, attrs in parts.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
@@ -102,10 +105,12 @@ def test_a_page_allows_its_own_scripts_and_nothing_else(replayed):
     assert not [attrs for _, attrs in parts.tags if {"src", "href", "onclick", "onerror"} & {*attrs}]
 
 
+@pytest.mark.slow
 def test_a_page_is_a_few_megabytes_at_most(replayed):
     assert len(replayed[0].encode()) < 2_500_000  # 1.4 MB of it draw charts
 
 
+@pytest.mark.slow
 def test_texts_of_others_stand_in_the_data_alone(replayed):
     text, _ = replayed
     own = PACKAGE / "pages" / "browser"
@@ -120,6 +125,7 @@ def all_of(folder):
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.js")))
 
 
+@pytest.mark.slow
 def test_texts_are_those_of_the_rollouts_and_long_ones_are_cut(folder, replayed):
     texts = data_of(replayed[0])["texts"]
     rows = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
@@ -141,6 +147,7 @@ def test_the_middle_of_a_long_text_is_left_out():
     assert bounded("abcd", 4) == {"text": "abcd", "end": "", "cut": 0, "length": 4}
 
 
+@pytest.mark.slow
 def test_of_two_logs_with_the_same_steps_each_rollout_has_its_own_text(folder, tmp_path):
     rows = (folder / "run.jsonl").read_text().splitlines()
     for name in ("one", "other"):
@@ -156,6 +163,7 @@ def test_of_two_logs_with_the_same_steps_each_rollout_has_its_own_text(folder, t
     assert told and told <= {("one", "of one"), ("other", "of other")}
 
 
+@pytest.mark.slow
 def test_a_log_without_texts_says_so(folder, tmp_path):
     rows = [json.loads(row) for row in (folder / "run.jsonl").read_text().splitlines()]
     bare = [{name: row[name] for name in row if name not in ("prompt", "completion")} for row in rows]

@@ -36,6 +36,7 @@ def file(tmp_path):
     return tmp_path / "a.yaml"
 
 
+@pytest.mark.slow
 def test_a_report_says_what_the_commands_say(file):
     spec = rewardspec.load(file)
     found = rewardspec.report(file, group_sizes=[2, 3], rates={"correct": 0.3}).to_json()
@@ -75,11 +76,13 @@ def test_what_components_can_earn_over_a_run():
     assert steps == [0, 1, 2, 3]  # no step twice
 
 
+@pytest.mark.slow
 def test_a_spec_that_does_not_change_has_nothing_over_a_run(file):
     found = rewardspec.report(file, group_sizes=2)
     assert (found.over_run, found.unknown) == ((), "")
 
 
+@pytest.mark.slow
 def test_the_length_of_a_run_is_asked_for_and_never_guessed(tmp_path):
     text = SCHEDULED.replace("weight: progress", 'weight: "min(step / 100, 1)"')
     (tmp_path / "s.yaml").write_text(text)
@@ -90,6 +93,7 @@ def test_the_length_of_a_run_is_asked_for_and_never_guessed(tmp_path):
     assert (weights[0], weights[100], weights[200]) == (0, 1, 1)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page_and_prints_its_numbers(file, tmp_path):
     pytest.importorskip("bokeh")
     done = run(file, "-g", "2", "-o", tmp_path / "page.html", "--format", "json")
