@@ -46,6 +46,10 @@ def completions(document: Document, offset: int) -> list[Item]:
     place = cursor(before)
     if place is None:
         return []
+    if not document.is_spec:  # it could begin one
+        start = _start(before)
+        first = [Item("rewardspec", "key", "rewardspec: 1\n", start, about="begins a reward spec")]
+        return first if document.may_become_spec and place.is_key and not place.path else []
     slot = slot_at(place.path)
     found: Iterator[Item] = iter(())
     if place.is_key:

@@ -24,16 +24,22 @@ _VERSION = re.compile(r"^[\"']?rewardspec[\"']?[ \t]*:", re.MULTILINE)
 
 
 class Document:
-    """One version of a text. `name`: as diagnostics show it."""
+    """One version of a text. `name`: as diagnostics show it. line_break: what ends its lines in the editor."""
 
     def __init__(self, text: str, name: str = "<spec>"):
         self.text = _BREAK.sub("\n", text)
+        self.line_break = "\r\n" if "\r\n" in text else "\n"
         self.source = Source(name, self.text)
 
     @property
     def is_spec(self) -> bool:
         """Whether it is a spec: it has the key `rewardspec`, and is none of the files of definitions that ship."""
         return _VERSION.search(self.text) is not None and not _is_shipped(self.source.name)
+
+    @property
+    def may_become_spec(self) -> bool:
+        """Whether it has no key yet, so that a spec could begin here."""
+        return all(entry.partial or entry.path == ("-",) for entry in self.outline.entries)
 
     @cached_property
     def outline(self) -> Entry:

@@ -83,7 +83,8 @@ class Converter:
         )
 
     def edits(self, edits: Iterable[fixes.Edit]) -> list[types.TextEdit]:
-        return [types.TextEdit(self.range(start, end), text) for start, end, text in edits]
+        line_break = self.document.line_break
+        return [types.TextEdit(self.range(start, end), text.replace("\n", line_break)) for start, end, text in edits]
 
     def change(self, edits: Iterable[fixes.Edit]) -> types.WorkspaceEdit:
         return types.WorkspaceEdit(changes={self.uri: self.edits(edits)})

@@ -116,7 +116,7 @@ def references(document: Document, offset: int) -> list[Occurrence]:
 
 def renamed_at(document: Document, offset: int) -> Occurrence:
     """The name at an offset, if it can be renamed. Raises CannotRename."""
-    found = document.names.at(offset)
+    found = document.names.at(offset) if document.is_spec else None
     if found is None:
         raise CannotRename("there is no name here")
     name = found.symbol.name

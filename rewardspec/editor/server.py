@@ -183,26 +183,30 @@ def make_server(seconds: float = 10) -> SpecServer:
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hovered(ls: SpecServer, params: types.HoverParams) -> types.Hover | None:
         to = ls.converter(params.text_document.uri)
+        if not to.document.is_spec:
+            return None
         found = await ls.aside(lambda: hover(to.document, to.offset(params.position)))
         return None if found is None else to.hover(found)
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     async def defined(ls: SpecServer, params: types.DefinitionParams) -> types.Location | None:
         to, folders = ls.converter(params.text_document.uri), ls.folders(params.text_document.uri)
+        if not to.document.is_spec:
+            return None
         found = await ls.aside(lambda: definition(to.document, to.offset(params.position), folders))
         return None if found is None else to.location(found)
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
     def referred(ls: SpecServer, params: types.ReferenceParams) -> list[types.Location]:
         to = ls.converter(params.text_document.uri)
-        found = references(to.document, to.offset(params.position))
+        found = references(to.document, to.offset(params.position)) if to.document.is_spec else []
         kept = [one for one in found if params.context.include_declaration or not one.declares]
         return [types.Location(to.uri, to.range(one.start, one.end)) for one in kept]
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
     def highlighted(ls: SpecServer, params: types.DocumentHighlightParams) -> list[types.DocumentHighlight]:
         to = ls.converter(params.text_document.uri)
-        found = references(to.document, to.offset(params.position))
+        found = references(to.document, to.offset(params.position)) if to.document.is_spec else []
         return [types.DocumentHighlight(to.range(one.start, one.end)) for one in found]
 
     @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
@@ -240,9 +244,11 @@ def make_server(seconds: float = 10) -> SpecServer:
         return await ls.aside(work)
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
-    async def laid_out(ls: SpecServer, params: types.DocumentFormattingParams) -> list[types.TextEdit]:
+    async def laid_out(ls: SpecServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
         to = ls.converter(params.text_document.uri)
-        return to.edits(await ls.aside(lambda: format_edits(to.document))) if to.document.is_spec else []
+        if not to.document.is_spec:
+            return None  # another server may format it
+        return to.edits(await ls.aside(lambda: format_edits(to.document)))
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def listed(ls: SpecServer, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:

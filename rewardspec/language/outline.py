@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rewardspec.syntax.yaml import LARGEST_FILE
+
 DEEPEST = 20  # what is nested deeper is text
 
 _QUOTED = r'"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\n]|'')*'"
@@ -86,12 +88,14 @@ class Cursor:
 
 
 def outline(text: str) -> Entry:
-    """The entries of a text, inside one for the whole file."""
-    return _Scanner(text).read()
+    """The entries of a text, inside one for the whole file; of one that is too large for a spec, those of its start."""
+    return _Scanner(text[:LARGEST_FILE]).read()
 
 
 def cursor(text: str) -> Cursor | None:
-    """What is typed at the end of a text; None in a comment."""
+    """What is typed at the end of a text; None in a comment, and where a file is too large."""
+    if len(text) > LARGEST_FILE:
+        return None
     scanner = _Scanner(text)
     scanner.read()
     return scanner.cursor

@@ -214,6 +214,7 @@ def test_positions_count_units_of_the_encoding():
 def test_line_breaks_of_other_systems():
     document = Document(SPEC.replace("\n", "\r\n"))
     assert document.text == SPEC and document.checked[0] is not None
+    assert document.line_break == "\r\n"
 
 
 # The command
@@ -263,6 +264,8 @@ def test_other_yaml_is_left_alone():
     prelude = SPECS / "prelude.yaml"  # where "go to definition" leads
     assert not Document(prelude.read_text(), str(prelude)).is_spec
     assert not Document("services:\n  web: {image: x}\n").is_spec
+    assert proposed("services:\n  web: {image: x, |}\n") == proposed("serv: 1\n|") == []
+    assert proposed("|") == proposed("# mine\nrew|") == ["rewardspec"]
     assert Document("# rewards\nrewardspec: 1\n").is_spec
 
 

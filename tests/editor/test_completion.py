@@ -12,7 +12,7 @@ ONE = HEAD + "components:\n  a: {values: [0, 1]}\n"
 
 
 def test_keys_by_place():
-    assert {"rewardspec", "components", "advantage"} <= set(proposed("|"))
+    assert {"components", "advantage"} <= set(proposed(HEAD + "|"))
     assert "advantage" in proposed(ONE + "adv|") and "components" not in proposed(ONE + "adv|")
     assert {"use", "range", "id", "level"} <= set(proposed(HEAD + "signals:\n  a: {|"))
     assert "weight" not in proposed(HEAD + "signals:\n  a: {|")

@@ -13,6 +13,14 @@ def command(
     seconds: Annotated[
         float, typer.Option(help="The most that findings about one version may take. 0: errors only.", min=0)
     ] = 10.0,
+    stdio: Annotated[
+        bool,
+        typer.Option(
+            "--stdio",
+            show_default=False,
+            help="Talk over standard input and output, as without it; some editors add it.",
+        ),
+    ] = True,
 ) -> None:
     """Answer an editor: errors and findings as one types, hover, completion, rename, quick fixes, formatting.
 
