@@ -27,20 +27,23 @@ Outcome: TypeAlias = dict[str, Any] | str  # values by column, or the reason for
 class Names:
     """The names in a file: of the group, of the step (None if there are none), and of columns of the spec.
 
-    held: the columns that the spec reads and no function measures, by their names in the spec.
+    held: the columns that the spec reads and no function measures, by their names in the spec. scored: whether a
+    function measures a completion.
     """
 
     group: str
     step: str | None
     held: Mapping[str, str]
+    scored: bool
 
     @classmethod
     def of(cls, path: Path, spec: Spec, keys: Keys, group_by: str | None, prefix: str) -> Names:
         """The names among the keys of a file. Raises BadLog for those that are missing."""
         top, found = list(keys.top), list(keys.found)
-        wanted = [name for name in spec.columns if name not in spec.uses]
+        uses = spec.uses
+        wanted = [name for name in spec.columns if name not in uses]
         held = held_as(path, spec, wanted, found, prefix, "reads and no reward function measures")
-        return cls(group_key(path, top, found, group_by, held.values()), step_key(top), held)
+        return cls(group_key(path, top, found, group_by, held.values()), step_key(top), held, bool(uses))
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def read_row(spec: Spec, names: Names, row: Mapping[str, Any]) -> RowRead | str:
     group = told(names.group, group_id)
     step = told(names.step, step_of) if names.step else None
     values = {name: told(called, values_of, spec.program.columns[name]) for name, called in names.held.items()}
-    if spec.uses and row.get("completion") is None:
+    if names.scored and row.get("completion") is None:
         wrong.append("there is no `completion`")
     return "; ".join(wrong) or RowRead(group, step, values)
 
