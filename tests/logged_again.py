@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -50,6 +51,17 @@ def again(columns, about):
         assert here == pytest.approx({name: about["state_after"][name] for name in here}, abs=1e-6)
     assert columns["rewardspec/copies"] == [out.copies.tolist()[group] for group in columns["rewardspec/group"]]
     assert columns["rewardspec/rollout"] == [*range(about["rollouts"])]
+
+
+def named_alike(metrics, folder):
+    """What a trainer logged of the last step is what `replay` shows of it, under the same names."""
+    row = asdict(rewardspec.replay(folder).specs[0].steps[-1])
+    known = {f"rewardspec/{name}": value for name, value in row.items() if name != "step" and value is not None}
+    assert {name: metrics.get(name) for name in known} == pytest.approx(known, rel=1e-5, abs=1e-6)
+    others = {name.removeprefix("rewardspec/") for name in metrics.keys() - known.keys()}
+    others = {name for name in others if not name.startswith(("reward/", "weight/", "share/", "raw/", "state/"))}
+    assert others <= {"most_copies", "rollouts_dropped"}, "the rest is of components, columns and states"
+    return {name.removeprefix("rewardspec/") for name in known}
 
 
 def close(found, expected):

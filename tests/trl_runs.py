@@ -28,6 +28,7 @@ components:
   letters: {range: [0, 1], weight: 10 * (1 + progress)}
   long: {expr: tokens + 0.5 * truncated, weight: 100}
   task: {expr: bonus if level == hard else 0, weight: 1000}
+outcome: digit >= 1
 advantage: total
 """
 TOKENS = """

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rewardspec.function import AdvantageFunction, State
+from rewardspec.function import AdvantageFunction, Result, State
 from rewardspec.groups.batch import normalisation, without_batch
 from rewardspec.ir.node import Node, walk
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.outcome import Outcome
 from rewardspec.logs.columns import ALIASES, listed, values_of
 from rewardspec.logs.rows import BadLog, located
 from rewardspec.logs.run import Step, Trained
@@ -60,6 +61,14 @@ class Batch:
     kept: NDArray[np.bool_]
 
     @cached_property
+    def sums(self) -> Numbers:
+        """[N] the size of each rollout's advantage, of items their sum."""
+        size = np.abs(self.values)
+        if self.items is None:
+            return size
+        return _sum(size, np.repeat(np.arange(len(self.items)), self.items), len(self.items))
+
+    @cached_property
     def dead(self) -> NDArray[np.bool_]:
         """[P] whether all advantages of a group are equal, to within rounding."""
         size = np.maximum(np.abs(self.low), np.abs(self.high))
@@ -92,6 +101,78 @@ def own_spec(trained: Trained) -> Spec:
     return found if trained.dialect is None else found.under(trained.dialect)
 
 
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """What a batch is asked beside its advantages.
+
+    outcome: what makes a rollout right; None if that is not known. right: function to 1 for rollouts that are, 0 for
+    others. normalised: whether the spec has a step over the batch. before: function to the advantage before that step.
+    The functions are None where there is nothing to ask, or where it cannot be known.
+    """
+
+    outcome: Outcome | None
+    right: AdvantageFunction | None
+    normalised: bool
+    before: AdvantageFunction | None
+
+
+def measures_of(spec: Spec) -> Measures:
+    """What batches under a spec are asked."""
+    program, outcome, right = spec.program, Facts(spec).outcome, None
+    normalised = normalisation(program.graph, program.advantage) != "none"
+    root, alone = without_batch(program.graph, program.advantage)
+    if outcome is not None:
+        own = spec if outcome.how == "declared" else spec.varied(outcome=outcome.expr)
+        graph, truth = own.program.graph, own.program.outcome
+        assert truth is not None, "it was declared"
+        right = measure(own, graph.if_(truth.holds, graph.const(1), graph.const(0)))
+    return Measures(outcome, right, normalised, measure(spec, root) if normalised and alone else None)
+
+
+def batch_of(
+    spec: Spec, measures: Measures, step: Step, of: Codes, out: Result, before: Numbers | None, right: Numbers | None
+) -> Batch:
+    """A step with what a spec made of it. of: [N] the number of each rollout's group, in order of first appearance.
+
+    before, right: [N] what the functions of `measures` give; None where it is not known.
+    """
+    lengths = {name: x.cpu().numpy() for name, x in out.lengths.items()}
+    level, count = spec.program.advantage.level, len(out.kept)
+    rows = np.repeat(np.arange(len(of)), lengths[level.name]) if level.listed else np.arange(len(of))
+    values = numbers(out.advantages)
+    low, high = extremes(values, of[rows], count)
+    low, high = np.where(low > high, 0.0, low), np.where(low > high, 0.0, high)  # a group without items
+    advantages = _mean(values, rows, len(of), 0.0) if level.listed else values
+    rewards = {}
+    for component in spec.program.components:
+        x, own = numbers(out.rewards[component.name]), component.shaped.level
+        if own.listed:
+            x = _mean(x, np.repeat(np.arange(len(of)), lengths[own.name]), len(of), np.nan)
+        rewards[component.name] = x
+    shares = None
+    if out.shares is not None:
+        shares = {n: _sum(np.abs(numbers(x)), rows, len(of)) for n, x in out.shares.items()}
+    total = spec.program.total
+    untotalled = out.total is None or (total is not None and total.level.listed)  # of items there is none for a rollout
+    return Batch(
+        step=step,
+        of=of,
+        sizes=np.bincount(of, minlength=count),
+        values=values,
+        items=lengths[level.name] if level.listed else None,
+        advantages=advantages,
+        low=low,
+        high=high,
+        before=before if measures.normalised else advantages,
+        rewards=rewards,
+        shares=shares,
+        weights={name: float(np.abs(numbers(x)).mean()) for name, x in out.weights.items()},
+        total=None if untotalled else numbers(out.total),
+        right=None if right is None else right > 0,
+        kept=out.kept.cpu().numpy(),
+    )
+
+
 class SpecOverRun:
     """A spec that is asked about the steps of a run, one after another.
 
@@ -103,18 +184,8 @@ class SpecOverRun:
         self.function = compile(spec)
         self.state: State | None = self.function.initial_state()
         self.carried = False
-        program = spec.program
-        self.normalised = normalisation(program.graph, program.advantage) != "none"
-        root, alone = without_batch(program.graph, program.advantage)
-        self.before = measure(spec, root) if self.normalised and alone else None
+        self.measures = measures_of(spec)
         self.held: tuple[Step | None, dict[str, Any]] = None, {}  # the columns of a step, as they are asked for
-        self.outcome = Facts(spec).outcome
-        self.right: AdvantageFunction | None = None
-        if self.outcome is not None:
-            own = spec if self.outcome.how == "declared" else spec.varied(outcome=self.outcome.expr)
-            graph, truth = own.program.graph, own.program.outcome
-            assert truth is not None, "it was declared"
-            self.right = measure(own, graph.if_(truth.holds, graph.const(1), graph.const(0)))
 
     def columns(self, step: Step, names: Sequence[str]) -> dict[str, Any]:
         """The values of columns as the compiled function takes them. Raises BadLog, which names all that is wrong."""
@@ -154,45 +225,12 @@ class SpecOverRun:
         of = np.array([codes.setdefault(g, len(codes)) for g in step.groups], dtype=np.int64)
         try:
             out = self.function(columns, of, **moment, state=self._before(step))
-            right = self._ask(self.right, step, of, moment)
-            before = self._ask(self.before, step, of, moment)
+            right = self._ask(self.measures.right, step, of, moment)
+            before = self._ask(self.measures.before, step, of, moment)
         except ValueError as error:
             raise BadLog(f"{self.spec.name}, step {number}: {error}") from None
         self.state = out.state
-        count, lengths = len(codes), {name: x.numpy() for name, x in out.lengths.items()}
-        level = self.spec.program.advantage.level
-        rows = np.repeat(np.arange(len(of)), lengths[level.name]) if level.listed else np.arange(len(of))
-        values = _numbers(out.advantages)
-        low, high = extremes(values, of[rows], count)
-        low, high = np.where(low > high, 0.0, low), np.where(low > high, 0.0, high)  # a group without items
-        advantages = _mean(values, rows, len(of), 0.0) if level.listed else values
-        rewards = {}
-        for component in self.spec.program.components:
-            x, own = _numbers(out.rewards[component.name]), component.shaped.level
-            if own.listed:
-                x = _mean(x, np.repeat(np.arange(len(of)), lengths[own.name]), len(of), np.nan)
-            rewards[component.name] = x
-        shares = None
-        if out.shares is not None:
-            shares = {n: _sum(np.abs(_numbers(x)), rows, len(of)) for n, x in out.shares.items()}
-        total = None if out.total is None or len(out.total) != len(of) else _numbers(out.total)
-        return Batch(
-            step=step,
-            of=of,
-            sizes=np.bincount(of, minlength=count),
-            values=values,
-            items=lengths[level.name] if level.listed else None,
-            advantages=advantages,
-            low=low,
-            high=high,
-            before=before if self.normalised else advantages,
-            rewards=rewards,
-            shares=shares,
-            weights={name: float(_numbers(x).__abs__().mean()) for name, x in out.weights.items()},
-            total=total,
-            right=None if right is None else right > 0,
-            kept=out.kept.numpy(),
-        )
+        return batch_of(self.spec, self.measures, step, of, out, before, right)
 
     def _moment(self, step: Step, number: int) -> dict[str, Any]:
         """The moment of training at a step, and the seed of its draws, as the spec was called if the log says so."""
@@ -217,7 +255,7 @@ class SpecOverRun:
     ) -> Numbers | None:
         if function is None:
             return None
-        return _numbers(function(self.columns(step, function.spec.columns), of, **moment).advantages)
+        return numbers(function(self.columns(step, function.spec.columns), of, **moment).advantages)
 
 
 def measure(spec: Spec, node: Node) -> AdvantageFunction | None:
@@ -231,8 +269,9 @@ def measure(spec: Spec, node: Node) -> AdvantageFunction | None:
     return AdvantageFunction(replace(spec, program=alone))
 
 
-def _numbers(x: Any) -> Numbers:
-    found: Numbers = x.double().numpy()
+def numbers(x: Any) -> Numbers:
+    """A tensor as an array, on the CPU."""
+    found: Numbers = x.detach().cpu().double().numpy()
     return found
 
 

@@ -13,29 +13,33 @@ from rewardspec.runs.moments import Numbers
 
 @dataclass(frozen=True)
 class StepHealth:
-    """A step of a run under a spec.
+    """A step of a run under a spec. A trainer logs its fields under the same names: docs/metrics.md.
 
-    rollouts, groups: how many. groups_without_signal: the fraction of dead groups, whose advantages are all equal. It
+    rollouts, groups: how many. rollouts_without_signal: the fraction of rollouts with advantage 0.
+    groups_without_signal: the fraction of dead groups, whose advantages are all equal. It
     is the sum of all_right, all_wrong and tied: dead groups in which every rollout is right, none is, or neither; None
-    without an outcome. groups_kept: the fraction of groups in the batch. spread: max - min of the advantage, mean over
-    groups. effective: the effective sample size, (sum |A|)^2 / (N sum A^2): 1 where all rollouts pull alike, 0 for
-    none. live_size: the mean |advantage| in live groups. batch_factor: what the batch's normalisation multiplies them
-    by; None where there is none, or where it is not known. total, right: means over rollouts; None where not known.
+    without an outcome. groups_kept: the fraction of groups in the batch. advantage_spread: max - min of the advantage,
+    mean over groups. effective: the effective sample size, (sum |A|)^2 / (N sum A^2): 1 where all rollouts pull alike,
+    0 for none. live_size: the mean |advantage| in live groups. batch_factor: what the batch's normalisation multiplies
+    them by; None where there is none, or where it is not known. total, right: means over rollouts; total_std: the
+    standard deviation of the total in a group, mean over groups; None where not known.
     """
 
     step: int
     rollouts: int
     groups: int
+    rollouts_without_signal: float
     groups_without_signal: float
     all_right: float | None
     all_wrong: float | None
     tied: float | None
     groups_kept: float
-    spread: float
+    advantage_spread: float
     effective: float
     live_size: float | None
     batch_factor: float | None
     total: float | None
+    total_std: float | None
     right: float | None
 
 
@@ -58,16 +62,18 @@ def health(batch: Batch, number: int, normalised: bool) -> StepHealth:
         step=number,
         rollouts=len(size),
         groups=groups,
+        rollouts_without_signal=float(np.mean(batch.sums == 0)),
         groups_without_signal=float(dead.mean()),
         all_right=split[0],
         all_wrong=split[1],
         tied=split[2],
         groups_kept=float(batch.kept.mean()),
-        spread=float(np.where(dead, 0.0, batch.high - batch.low).mean()),
+        advantage_spread=float(np.where(dead, 0.0, batch.high - batch.low).mean()),
         effective=float(size.sum()) ** 2 / (len(size) * squares) if squares else 0.0,
         live_size=live_size,
         batch_factor=factor,
         total=mean_of(batch.total),
+        total_std=None if batch.total is None else _deviation(batch.total, batch.of, groups),
         right=None if batch.right is None else float(batch.right.mean()),
     )
 
@@ -83,6 +89,16 @@ def mean_of(values: Numbers | None) -> float | None:
     if values is None or np.isnan(values).all():
         return None
     return float(np.nanmean(values))
+
+
+def _deviation(values: Numbers, of: Codes, count: int) -> float | None:
+    """The standard deviation of the values that are there in a group, mean over groups; None without any."""
+    there = ~np.isnan(values)
+    values, of = values[there], of[there]
+    counts = np.bincount(of, minlength=count)
+    apart = values - (np.bincount(of, values, count) / np.maximum(counts, 1))[of]
+    squares = np.bincount(of, apart**2, count)[counts > 0] / np.maximum(counts[counts > 0] - 1, 1)
+    return float(np.sqrt(squares).mean()) if len(values) else None
 
 
 def _centred(values: Numbers, of: Codes, count: int) -> Numbers:

@@ -101,7 +101,7 @@ class _Pass:
         self.compared, self.largest = 0, 0.0
 
     def add(self, batch: Batch, number: int) -> None:
-        self.steps.append(health(batch, number, self.asked.normalised))
+        self.steps.append(health(batch, number, self.asked.measures.normalised))
         self.components.add(batch)
         self.audit.add(batch, number)
         if self.by is not None:
@@ -119,7 +119,7 @@ class _Pass:
             yield "its state begins at its first value, and steps that were not logged did not change it"
 
     def found(self) -> UnderSpec:
-        spec, outcome = self.asked.spec, self.asked.outcome
+        spec, outcome = self.asked.spec, self.asked.measures.outcome
         components = self.components.found()
         said = None
         if outcome is not None:

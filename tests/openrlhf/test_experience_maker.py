@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from experience_makers import GROUPS, SIZE, arguments, by_place, experiences, maker, own_tokens, stock
-from logged_again import logged_files
+from logged_again import logged_files, named_alike
 from openrlhf.trainer.ppo_utils import experience_maker
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
@@ -31,6 +31,7 @@ components:
   style: {range: [0, 1], weight: 0.5}
   brief: {expr: tokens <= 4, weight: progress}
   ended: {expr: 1 - truncated, weight: 0.25}
+outcome: correct >= 1
 advantage: gdpo
 """
 
@@ -107,11 +108,15 @@ def test_advantages_are_those_of_the_spec_on_columns_in_prompt_order(tmp_path, d
     for batch in done:
         assert batch.advantages.dtype == torch.float32 and batch.kl is None
         assert torch.equal(batch.advantages, batch.returns)
-    assert made.rewardspec.metrics() == {f"rewardspec/{name}": x for name, x in expected.metrics().items()}
+    own = {f"rewardspec/{name}": x for name, x in expected.metrics().items()}
+    assert own.items() <= made.rewardspec.metrics().items()
     assert made.rewardspec.metrics()["rewardspec/weight/brief"] == pytest.approx(0.3)
     made.rewardspec.log.flush()
     ((name, (log, about)),) = logged_files(tmp_path).items()
     assert name == "step_00000003.parquet" and about["total_steps"] == 10
+    assert {"all_right", "all_wrong", "tied", "right", "batch_factor"} <= named_alike(
+        made.rewardspec.metrics(), tmp_path
+    )
     for tokens, advantage in zip(by_place(done, own_tokens), log["rewardspec/advantage"], strict=True):
         assert tokens.tolist() == [advantage] * len(tokens)
     assert log["prompt"] == [r["prompt"] for r in found] and log["tokens"] == columns(found)["tokens"]

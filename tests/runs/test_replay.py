@@ -104,11 +104,17 @@ def test_steps_are_those_of_numpy():
         assert row.all_wrong == np.mean([dead[g] and rate[g] == 0 for g in dead])
         assert row.tied == np.mean([dead[g] and 0 < rate[g] < 1 for g in dead])
         assert row.effective == pytest.approx(np.abs(a).sum() ** 2 / (64 * (a**2).sum()), rel=1e-9)
-        assert row.spread == pytest.approx(np.mean([np.ptp(a[[h == g for h in step.groups]]) for g in dead]), rel=1e-9)
+        assert row.advantage_spread == pytest.approx(
+            np.mean([np.ptp(a[[h == g for h in step.groups]]) for g in dead]), rel=1e-9
+        )
         live = np.array([not dead[g] for g in step.groups])
         assert row.live_size == pytest.approx(np.abs(a[live]).mean(), rel=1e-9)
         assert row.total == pytest.approx((correct + 0.5 * brief).mean(), rel=1e-9)
         assert row.right == correct.mean()
+        assert row.rollouts_without_signal == np.mean(a == 0)
+        totals = correct + 0.5 * brief
+        stds = [totals[[h == g for h in step.groups]].std(ddof=1) for g in dead]
+        assert row.total_std == pytest.approx(np.mean(stds), rel=1e-9)
         assert row.batch_factor is None
 
 
@@ -336,7 +342,7 @@ advantage: center(useful) * scale
     found = replay(Run((), "test", (), read), [rewardspec.loads(text)]).specs[0]
     # group 0 has one turn, so no spread; group 1 has 0, 1 and 0
     assert [step.groups_without_signal for step in found.steps] == [0.5, 0.5]
-    assert [step.spread for step in found.steps] == pytest.approx([0.5, 1])
+    assert [step.advantage_spread for step in found.steps] == pytest.approx([0.5, 1])
     assert found.notes == ("its state begins at its first value, and steps that were not logged did not change it",)
 
 

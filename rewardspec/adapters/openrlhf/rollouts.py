@@ -12,8 +12,8 @@ import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns
+from rewardspec.adapters.common.metrics import Metrics
 from rewardspec.adapters.common.rollout_log import Beside, log_batch, writer_of
-from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.openrlhf.checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
 from rewardspec.adapters.openrlhf.turns import Turns, column, token_advantages
 from rewardspec.logs.rollout_log import LogWriter, RolloutLog
@@ -38,6 +38,8 @@ class Advantages:
         self.step: int | None = None
         self.total_steps: int | None = None
         self.result: Any = None  # of the last batch
+        self.measured: dict[str, float] = {}  # metrics of the last batch
+        self.spec_metrics = Metrics(spec)
         self.log: LogWriter | None = None
         self.tokenizer: Any = None
         self.told: set[str] = set()  # names that the spec does not read, and that a warning has named
@@ -118,27 +120,22 @@ class Advantages:
                 continue
             rows = self._column(name, experiences, sizes)
             columns[name] = torch.empty_like(rows).index_copy_(0, places, rows)
-        before = self.state
+        before, groups = self.state, [place // group_size for place in range(n)]
+        moment: dict[str, Any] = {"step": self.step, "total_steps": self.total_steps, "seed": self.seed}
+        turns = {name: [len(of.ranges) for of in self.turns] for name in lists_of_turns(self.spec)}
         try:
-            self.result = self.function(
-                columns,
-                group_size,
-                step=self.step,
-                total_steps=self.total_steps,
-                seed=self.seed,
-                lengths={name: [len(of.ranges) for of in self.turns] for name in lists_of_turns(self.spec)} or None,
-                state=before,
-            )
+            self.result = self.function(columns, group_size, **moment, lengths=turns or None, state=before)
         except self.function.RolloutError as error:
             raise BindingError("\n".join([str(error), *_not_finite(columns)])) from error
         self.state = self.result.state
+        self.measured = self.spec_metrics(columns, groups, self.result, self.state, **moment, lengths=turns or None)
         if self.log is not None and self.step is not None and self.log.wants(self.step):
             log_batch(
                 self.log,
                 self.spec,
                 columns,
                 self.result,
-                [place // group_size for place in range(n)],
+                groups,
                 step=self.step,
                 total_steps=self.total_steps,
                 seed=self.seed,
@@ -177,8 +174,7 @@ class Advantages:
 
     def metrics(self) -> dict[str, float]:
         """The metrics of the last batch."""
-        found = {} if self.result is None else self.result.metrics() | logged(self.state)
-        return {f"rewardspec/{name}": value for name, value in found.items()}
+        return self.measured
 
     def _column(self, name: str, experiences: Sequence, sizes: Sequence[int]) -> torch.Tensor:
         """The values of a name, [N], in the order of the experiences."""

@@ -16,6 +16,7 @@ import torch
 from rewardspec.adapters.common import record
 from rewardspec.adapters.common.binding import BindingError, read_spec
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
+from rewardspec.adapters.common.metrics import Metrics
 from rewardspec.adapters.common.rollout_log import Log, as_log
 from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.common.stretches import check_stretches, counted
@@ -113,6 +114,7 @@ class RewardSpecMixin(_Trainer):
 
     _measured: tuple[Any, list[dict], list[list[int]]] | None
     _generations: tuple[int, int]
+    _spec_metrics: Metrics
     _held: dict[str, list]  # of this process, lists that reward functions returned for the current batch
     rollout_log: RolloutLog | None
     log_writer: LogWriter | None  # of the main process
@@ -167,7 +169,8 @@ class RewardSpecMixin(_Trainer):
                 penalty = penalty * result.kept.to(own.device).repeat_interleave(group_size)
             advantages = advantages + penalty
         shown = advantages if lengths is None else means(advantages, lengths)
-        log_result(self, mode, logged, columns, result, shown, penalty, tokens)
+        found = self._spec_metrics(columns, [row // group_size for row in range(n)], result, self.spec_state, **moment)
+        log_result(self, mode, logged, found, result, shown, penalty, tokens)
         if mode == "train" and self.rollout_log is not None:
             now = {"step": step, "total_steps": total_steps, "seed": seed, "before": before}
             log_rollouts(self, columns, result, group_size, now, self._lengths(scored[2], out), penalty, tokens)
@@ -341,6 +344,7 @@ def bind(trainer: RewardSpecMixin, spec: Spec, move_rows: bool = False, log: Rol
     trainer.spec_state = trainer.advantage_function.initial_state()
     trainer._read, trainer._lists, trainer._list = spec.columns, listed_columns(spec), list_of_advantage(spec)
     trainer._held = keep_lists(trainer, spec, reward_names(trainer, spec.columns))
+    trainer._spec_metrics = Metrics(spec)
     trainer._generations = (-1, 0)  # step, and how many generations there were at it before
     trainer._penalised = trainer._name == "RLOO" and trainer.beta != 0
     if trainer._penalised:

@@ -19,8 +19,9 @@ from os import PathLike
 from rewardspec.adapters.common.binding import BindingError, as_name, check_rewards, read_spec
 from rewardspec.adapters.common.by_group import beyond_a_group
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
+from rewardspec.adapters.common.metrics import Metrics
 from rewardspec.adapters.common.rewards import AUTOMATIC
-from rewardspec.adapters.common.rollout_log import Log
+from rewardspec.adapters.common.rollout_log import PREFIX, Log
 from rewardspec.adapters.trl.adapter import own_functions
 from rewardspec.adapters.trl.checks import no_reward
 from rewardspec.adapters.trl.turns import mean_of, plain
@@ -109,6 +110,7 @@ class SpecLoop(_AsyncRolloutLoop):
     ):
         self.spec = spec if dialect is None else spec.under(dialect)
         self.advantage_function, self._read = compile(self.spec), self.spec.columns
+        self._spec_metrics = Metrics(self.spec)
         functions = [*reward_funcs, *own_functions(self.spec, reward_funcs, allow_python)]
         super().__init__(reward_funcs=functions or [no_reward], **kwargs)
         if not functions and self._env_reward_types:  # an environment has brought one
@@ -160,12 +162,11 @@ class SpecLoop(_AsyncRolloutLoop):
         samples = await super()._score_group(group)
         columns = self._columns(group)
         result = self.advantage_function(columns, len(group.completions))
-        advantages, metrics = result.advantages.tolist(), result.metrics()
+        advantages = result.advantages.tolist()
         node = self.spec.program.total  # of a list level there is none for each rollout
         totals = advantages if result.total is None or (node and node.level.listed) else result.total.tolist()
-        metrics.pop("total", None)
-        found = {"reward_std": metrics.pop("total_std", float("nan"))}
-        found |= {f"rewardspec/{name}": value for name, value in metrics.items()}
+        found = self._spec_metrics(columns, [0] * len(advantages), result, None)
+        found["reward_std"] = found.get(f"{PREFIX}total_std", float("nan"))
         rows = iter(samples)  # those of a conversation stand together
         for sequences, advantage, total in zip(group.completions_sequences, advantages, totals, strict=True):
             for _ in sequences:

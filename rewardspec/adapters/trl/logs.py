@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import torch
-
-from rewardspec.adapters.common.state import logged as logged_state
+from rewardspec.adapters.common.rollout_log import PREFIX
 from rewardspec.adapters.trl.checks import no_reward
 
 
-def log_result(trainer, mode: str, logged: int, columns: dict, result, advantages, penalty, tokens) -> None:
+def log_result(trainer, mode: str, logged: int, found: dict, result, advantages, penalty, tokens) -> None:
     """Replace TRL's metrics of a batch by those of the spec.
 
-    logged: how many values the metric `reward` had before the batch. advantages: of all processes, [N]; where items of
-    a list have them the mean of each rollout's. penalty: TRL's KL penalty in them, [N], or None. tokens: the name of
-    each rollout's reward token, or None.
+    logged: how many values the metric `reward` had before the batch. found: the spec's metrics. advantages: of all
+    processes, [N]; where items of a list have them the mean of each rollout's. penalty: TRL's KL penalty in them, [N],
+    or None. tokens: the name of each rollout's reward token, or None.
     """
     metrics = trainer._metrics[mode]
     metrics.pop("frac_reward_zero_std", None)  # of TRL's scheme, not of the spec's: see groups_without_signal
-    found = result.metrics() | logged_state(trainer.spec_state)
-    metrics["reward"][logged] = found.pop("total", float("nan"))  # user-logged values of that name follow TRL's own
-    metrics["reward_std"][logged] = found.pop("total_std", float("nan"))
-    for name, mean in _means(columns, trainer.spec.program.columns).items():
-        metrics[f"rewardspec/raw/{name}"].append(mean)
+    for own, name in (("reward", "total"), ("reward_std", "total_std")):  # those that users log follow TRL's own
+        metrics[own][logged] = found.get(PREFIX + name, float("nan"))
     for name, value in found.items():
-        metrics[f"rewardspec/{name}"].append(value)
+        metrics[name].append(value)
     for name in ("mean", "std"):  # the placeholder for reward functions measures nothing
         metrics.pop(f"rewards/{no_reward.__name__}/{name}", None)
     trainer._logs["rewards"].pop(no_reward.__name__, None)
@@ -61,18 +56,3 @@ def _table(spec, result, n: int, penalty, tokens) -> dict[str, list]:
     if tokens is not None:
         lists["token"] = tokens
     return {f"rewardspec/{name}": values for name, values in lists.items()}
-
-
-def _means(columns: dict, declared: dict) -> dict[str, float]:
-    """The mean of each numeric column over present values; NaN, which TRL logs as None, if there are none."""
-    tensors = {name: column for name, column in columns.items() if isinstance(column, torch.Tensor)}
-    found = {}
-    if tensors:
-        rows = torch.stack([column.double().cpu() for column in tensors.values()])
-        found = dict(zip(tensors, rows.nanmean(1).tolist(), strict=True))
-    for name, column in columns.items():
-        if name not in found and not declared[name].domain.nominal:
-            column = [item for row in column for item in row] if declared[name].level.listed else column
-            present = [value for value in column if value is not None and value == value]
-            found[name] = sum(present) / len(present) if present else float("nan")
-    return found

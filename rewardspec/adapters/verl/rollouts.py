@@ -14,8 +14,8 @@ import torch
 
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
+from rewardspec.adapters.common.metrics import Metrics
 from rewardspec.adapters.common.rollout_log import PREFIX, Beside, log_batch, numbered, writer_of
-from rewardspec.adapters.common.state import logged
 from rewardspec.adapters.verl.texts import texts_of
 from rewardspec.adapters.verl.turns import CALLS, TURNS, Written, items, of_turns
 from rewardspec.logs.rollout_log import LogWriter, RolloutLog
@@ -92,6 +92,8 @@ class Advantages:
         self.lists, self.list = listed_columns(spec), list_of_advantage(spec)
         self.checked = False
         self.result: Any = None  # of the last batch
+        self.measured: dict[str, float] = {}  # metrics of the last batch
+        self.spec_metrics = Metrics(spec)
         self.dropped = 0.0
         self.log: LogWriter | None = None
 
@@ -106,25 +108,19 @@ class Advantages:
         """
         shape = mask.shape[:1] if self.list is None else mask.shape
         advantages = torch.zeros(shape, dtype=torch.float32)
-        self.result = None
+        self.result, self.measured = None, {}
         started = max(rollouts.started(), len(rollouts.rows))
         self.dropped = 1 - len(rollouts.rows) / started if started else 0.0
         if rollouts.rows:
             columns = self.columns(rollouts)
             self._check_tokens(rollouts)
-            before = self.state
-            self.result = self.function(
-                columns,
-                list(rollouts.groups),
-                step=step,
-                total_steps=total_steps,
-                seed=self.seed,
-                lengths=self.lengths(rollouts),
-                state=before,
-            )
+            before, groups = self.state, list(rollouts.groups)
+            moment: dict[str, Any] = {"step": step, "total_steps": total_steps, "seed": self.seed}
+            moment["lengths"] = self.lengths(rollouts)
+            self.result = self.function(columns, groups, **moment, state=before)
             self.state = self.result.state
+            self.measured = self.spec_metrics(columns, numbered(groups), self.result, self.state, **moment)
             if self.log is not None and self.log.wants(step):
-                groups = list(rollouts.groups)
                 log_batch(
                     self.log,
                     self.spec,
@@ -164,8 +160,7 @@ class Advantages:
 
     def metrics(self) -> dict[str, float]:
         """What to log of the last batch. rollouts_dropped: share of those that were started and have no response."""
-        found: dict[str, float] = {} if self.result is None else self.result.metrics() | logged(self.state)
-        return {f"rewardspec/{name}": value for name, value in (found | {"rollouts_dropped": self.dropped}).items()}
+        return self.measured | {f"{PREFIX}rollouts_dropped": self.dropped}
 
     def lengths(self, rollouts: Rollouts) -> dict[str, list[int]] | None:
         """How many turns each rollout has, for lists whose items are turns and that no column has."""

@@ -156,7 +156,7 @@ def _of_steps(part: Sequence[StepHealth], normalised: bool) -> tuple[str, ...]:
     label = str(part[0].step) if len(part) == 1 else f"{part[0].step}..{part[-1].step}"
     rates = [_rate(mean_over(part, name)) for name in ("groups_without_signal", "all_right", "all_wrong", "tied")]
     numbers = [
-        _number(mean_over(part, "spread")),
+        _number(mean_over(part, "advantage_spread")),
         _rate(mean_over(part, "effective")),
         _number(mean_over(part, "live_size")),
     ]

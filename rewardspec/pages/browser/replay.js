@@ -94,7 +94,7 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
       line("total"),
       line("right"),
       line("effective"),
-      line("spread", { low: 0 }),
+      line("advantage_spread", { low: 0 }),
       line("live_size", { low: 0 }),
       line("batch_factor", { low: 0 }),
     ];

@@ -10,7 +10,7 @@ const OF_STEPS = [
   { key: "all_right", title: "All right", head: "all right", show: rate, about: "dead groups in which every rollout is right" },
   { key: "groups_kept", head: "kept", show: rate, about: "groups that stay in the batch" },
   { key: "effective", title: "Effective sample size", head: "effective", show: rate, about: "(sum |A|)^2 / (N sum A^2): 100% where all rollouts pull alike, near 0 where a few do" },
-  { key: "spread", title: "Spread of a group", head: "spread", show: number, about: "max - min of the advantage in a group, mean over groups" },
+  { key: "advantage_spread", title: "Spread of a group", head: "spread", show: number, about: "max - min of the advantage in a group, mean over groups" },
   { key: "live_size", title: "Size of live advantages", head: "live |A|", show: number, about: "the mean |advantage| in groups with signal" },
   { key: "batch_factor", title: "Factor of the batch's normalisation", head: "batch x", show: number, about: "what the batch's normalisation multiplies advantages by" },
   { key: "total", title: "Reward", head: "reward", show: number, about: "the mean reward in total, over rollouts" },
