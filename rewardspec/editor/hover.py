@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rewardspec.editor import known
@@ -9,6 +10,7 @@ from rewardspec.editor.document import Document
 from rewardspec.editor.names import Declared, Occurrence
 from rewardspec.editor.rewards import reward_at
 from rewardspec.editor.values import known_value
+from rewardspec.language.declarations import Declarations
 from rewardspec.language.slots import slot_at
 from rewardspec.manual import pages_named
 from rewardspec.prove.explain import used_definitions
@@ -93,21 +95,26 @@ def _of_own(document: Document, own: Declared) -> str:
     parts = [f"`{name}`: {kind}"]
     declared = document.declared
     if declared is not None and kind in ("component", "signal", "state", "definition"):
-        value = known_value(document, name)
-        parts += [value.about()] if value is not None else []
-        component = declared.components.get(name)
-        if component is not None and component.weight is not None:
-            parts.append(f"weight `{shorten(format_expr(component.weight), 80)}`")
-        use = declared.uses.get(name)
-        if use is not None:
-            text = shorten(str(use), 80).replace("`", "'")  # a spec cannot end the code that it is shown as
-            parts.append(f"measured by `{text}`")
-        definition = declared.values.get(name)
-        if definition is not None and definition.body is not None:
-            parts.append(fenced("\n".join(_chain(document, [(name, format_expr(definition.body))], definition.body))))
-            return "\n\n".join(parts)
-    parts.append(fenced(_text(document, own), "yaml"))
+        parts += _facts(document, declared, name)
+    if declared is None or name not in declared.values:  # a definition is its formula, which is there
+        parts.append(fenced(_text(document, own), "yaml"))
     return "\n\n".join(parts)
+
+
+def _facts(document: Document, declared: Declarations, name: str) -> Iterator[str]:
+    """What is known of a value: its level and domain, what it comes down to, its weight, what measures it."""
+    value = known_value(document, name)
+    if value is not None:
+        yield value.about()
+    component, use = declared.components.get(name), declared.uses.get(name)
+    body = declared.values[name].body if name in declared.values else None if component is None else component.value
+    if body is not None and format_expr(body) not in (f"raw({name})", f"required(raw({name}))"):  # more than measured
+        yield fenced("\n".join(_chain(document, [(name, format_expr(body))], body)))
+    if component is not None and component.weight is not None:
+        yield f"weight `{shorten(format_expr(component.weight), 80)}`"
+    if use is not None:
+        text = shorten(str(use), 80).replace("`", "'")  # a spec cannot end the code that it is shown as
+        yield f"measured by `{text}`"
 
 
 def _of_language(document: Document, one: known.Known) -> str:

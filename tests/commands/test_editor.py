@@ -387,6 +387,18 @@ def test_every_key_of_the_schema_is_described():
                 assert key.get("description") or "$ref" in key, name
 
 
+def test_schema_proposes_schemes_and_reward_functions_and_allows_the_rest():
+    words = [one["const"] for one in SCHEMA["properties"]["advantage"]["anyOf"] if "const" in one]
+    assert {"grpo", "gdpo", "rloo"} <= set(words) and "zscore" not in words
+    of_use = SCHEMA["$defs"]["Measured"]["properties"]["use"]["anyOf"]
+    assert {"toolrl.correctness", "gdpo.length"} <= {one.get("const") for one in of_use}
+    assert SCHEMA["$id"].startswith("urn:")
+    for advantage in ("grpo", "2 * grpo", "zscore(total)", "gpro"):  # names are the checker's
+        SAYS.validate(typed(FINE.replace("grpo", advantage)))
+    use = FINE.replace("values: [0, 1]", "use: gdpo.length(limit=1e3)")
+    SAYS.validate(typed(use))
+
+
 # New specs
 
 

@@ -29,6 +29,9 @@ from rewardspec.text.source import Source
 
 def test_hover_has_level_and_domain():
     assert "one value for each rollout, in `{0, 1}`" in told(SPEC.replace("length: {", "len|gth: {"))
+    assert "length = tokens <= limit if correct >= 1 else 0\nlimit = 4000" in told(
+        SPEC.replace("length: {", "len|gth: {")
+    )
     assert "weight `0.5`" in told(SPEC.replace("length: {", "len|gth: {"))
     assert "one value for each rollout, in `[0, inf)`" in told(SPEC.replace("tokens <=", "tok|ens <="))
     text = SPEC.replace("limit: 4000", "limit: mean(tokens, over=batch)")
