@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from rewardspec.editor import known
 from rewardspec.editor.document import Document
@@ -56,10 +57,12 @@ def completions(document: Document, offset: int) -> list[Item]:
         found = _as_key(document, before, place, slot)
     elif slot is not None and slot.role in ("keys", "names", "options", "code", "items"):
         line = before[before.rfind("\n") + 1 : place.start]
-        if not line.strip() or line.strip() == "-":  # the first word on the line below a key
-            found = _as_key(document, before, place, slot)
-        elif slot.short is not None and before[-1:] != ":":  # after `length:` a line break comes as often
-            found = _expression(document, before, place)
+        is_first = not line.strip() or line.strip() == "-"  # on the line below a key, or after a dash
+        is_word = _WORD.fullmatch(before, place.start) is not None or place.start == len(before)
+        keys = _as_key(document, before, place, slot) if is_first and is_word else iter(())
+        # after `length:` a line break comes as often as a value
+        is_value = slot.short is not None and before[-1:] != ":"
+        found = chain(keys, _expression(document, before, place) if is_value else ())
     elif slot is not None:
         found = _as_value(document, before, place, slot)
     elif place.path[-2:-1] == ("with",):
@@ -94,6 +97,8 @@ def _as_key(document: Document, before: str, place: Cursor, slot: Slot | None) -
                 if name not in taken and not _excluded(name, taken):
                     insert = _with_value((*place.path, name), name, indent)
                     yield Item(name, "key", insert, start, about=about, rank=_rank(slot, name))
+            if place.path[-1:] == ("-",) and slot.short is not None and not taken and before[-1:] == " ":
+                yield from _expression(document, before, place)
         case "options":
             for one in _options_beside(document, place.path):
                 if one.name not in taken:
@@ -202,18 +207,19 @@ def _expression(document: Document, before: str, place: Cursor) -> Iterator[Item
             yield Item(word, "keyword", f"{word} ", start, rank=1)
     else:
         yield from _symbols(document, parts, start)
+        call = _call(parts)
         if last == ",":
-            yield from _keywords(document, _call(parts), start)
-        yield from _own_names(document, place, start)
+            yield from _keywords(document, call, start)
+        yield from _own_names(document, place, start, call)
         yield from _names_of_places(document, place, start, bool(parts))
         yield from _names_of_language(document, start, place.path == ("advantage",) and not parts)
 
 
-def _own_names(document: Document, place: Cursor, start: int) -> Iterator[Item]:
-    """The names that the spec declares, without the one that is declared here."""
+def _own_names(document: Document, place: Cursor, start: int, call: str) -> Iterator[Item]:
+    """The names that the spec declares, without the one that is declared here: a state alone can read itself."""
     for own in scope(document.names, _function(place)):
         name = own.symbol.name
-        if own.entry.path != place.path[: len(own.entry.path)] or own.kind == "parameter":
+        if own.entry.path != place.path[: len(own.entry.path)] or own.kind in ("parameter", "state") or call == "raw":
             yield Item(name, own.kind, name, start, detail=own.kind, about=_declared(document, own), rank=1)
     for own in document.names.named("function"):
         yield Item(own.symbol.name, "function", f"{own.symbol.name}(", start, detail=own.entry.name, rank=2)

@@ -58,6 +58,19 @@ def test_names_in_expressions():
     assert proposed(SPEC.replace("tokens <= limit", "tokens a|")) == ["and", "or", "if", "else"]
 
 
+def test_names_that_read_themselves():
+    assert "s" in proposed(SPEC + "state:\n  s:\n    update: 0.5 * |")
+    assert "length" in proposed(SPEC.replace("correct >= 1", "raw(|"))
+    assert "length" not in proposed(SPEC.replace("correct >= 1", "max(|"))
+
+
+def test_stages_are_keys_or_values():
+    stages = ONE + "  b:\n    stages:\n      - "
+    assert {"add", "when", "a"} <= set(proposed(stages + "|"))
+    assert "a" in proposed(stages + "2 * a + |") and "add" not in proposed(stages + "2 * a + |")
+    assert set(proposed(stages + "add: a\n        |")) == {"when"}
+
+
 def test_only_ids_are_keys_of_a_state():
     text = SPEC + "state: {s: {init: 0, range: [0, 1], update: s, by: |}}\n"
     assert proposed(text) == ["prompt"]
