@@ -1,13 +1,16 @@
 """Pages in a browser: they show what was computed, every control works, and hostile texts are texts."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pages_by_hand import GROUPS, LONG, SIZE, SPECS, STEPS, by_hand, log
 from typer.testing import CliRunner
 
+import rewardspec
 from rewardspec.cli import app
+from rewardspec.pages.replay import replay_page
 
 pytest.importorskip("bokeh")
 pytestmark = pytest.mark.slow
@@ -79,6 +82,23 @@ def test_the_charts_draw_the_numbers_of_the_json(made, opened):
     for title, key in [("Reward", "total"), ("Right answers", "right"), ("Spread of a group", "spread")]:
         lines = [data["y"] for kind, data in charts[title] if kind == "Line"]
         assert lines == [[row[key] for row in under[name]] for name in ("sums", "gated")]
+
+
+def test_of_a_long_run_lines_also_show_the_mean_over_neighbours(made, opened):
+    folder, *_ = made
+    spec = rewardspec.load(folder / "a.yaml")
+    found = rewardspec.replay(folder / "run.jsonl", spec, format="table", group_by="group")
+    totals = np.random.default_rng(1).random(160)
+    (under,) = found.specs
+    steps = tuple(replace(under.steps[0], step=i, total=float(total)) for i, total in enumerate(totals))
+    text = replay_page(replace(found, specs=(replace(under, steps=steps),)), [spec])
+    (folder / "long.html").write_text(text, encoding="utf-8")
+    page = opened(folder / "long.html")
+    glyphs = next(chart["glyphs"] for chart in page.charts() if chart["title"] == "Reward")
+    thin, thick = [data["y"] for kind, data in glyphs if kind == "Line"]
+    assert thin == [*totals]
+    assert thick[2:-2] == pytest.approx(np.convolve(totals, np.full(5, 1 / 5), "valid"))
+    assert "the mean over 5 points" in page.tab.locator("figure.chart", has_text="Reward").first.inner_text()
 
 
 def test_the_pointer_reads_the_numbers_and_a_drag_zooms_all_charts(made, opened):

@@ -1,6 +1,7 @@
 // Charts, drawn by Bokeh. Those over one axis are zoomed together, and point at the same place.
 
 const ROUND = 60; // points of a line that are also drawn one by one
+const LONG = 150; // points of a line beyond which it is drawn thin, with the mean over some of its points on it
 const LETTERS = "system-ui, sans-serif";
 
 // The charts of a page: {title, about, axis: what x is, x: values, series: [{label, colour, values}], ...}.
@@ -14,11 +15,12 @@ function chartBoard() {
     const canvas = el("div", { class: "canvas", role: "img", "aria-label": `${chart.title}. ${chart.about ?? ""}` });
     charts.push({ ...chart, canvas });
     const keys = chart.series.filter((one) => one.label !== null);
+    const about = [sentence(chart.about ?? ""), windowOf(chart) > 1 ? `; thick: the mean over ${windowOf(chart)} points` : ""];
     const legend = el("ul", { class: "legend" }, keys.map((one) => el("li", {}, swatch(one.colour), one.label)));
     return el(
       "figure",
       { class: "chart" },
-      el("figcaption", {}, el("strong", {}, chart.title), el("span", { class: "about" }, words(sentence(chart.about ?? "")))),
+      el("figcaption", {}, el("strong", {}, chart.title), el("span", { class: "about" }, words(about.join("")))),
       keys.length > 1 ? legend : null,
       canvas,
     );
@@ -107,9 +109,28 @@ function stack(made, chart) {
 }
 
 function line(made, chart, { values, colour: name, width }) {
-  const y = values.map((value) => value ?? NaN); // a gap
-  made.line({ x: chart.x, y, line_color: colour(name), line_width: width ?? 2 });
-  if (chart.x.length <= ROUND) made.scatter({ x: chart.x, y, size: 5, fill_color: colour(name), line_color: null });
+  const window = windowOf(chart);
+  const draw = (y, line_width, line_alpha) =>
+    made.line({ x: chart.x, y: y.map((value) => value ?? NaN), line_color: colour(name), line_width, line_alpha }); // NaN is a gap
+  draw(values, window === 1 ? (width ?? 2) : 1, window === 1 ? 1 : 0.3);
+  if (window > 1) draw(means(values, window), width ?? 2, 1);
+  if (chart.x.length > ROUND) return;
+  const y = values.map((value) => value ?? NaN);
+  made.scatter({ x: chart.x, y, size: 5, fill_color: colour(name), line_color: null });
+}
+
+// How many points the thick line is the mean over; 1 if there are few enough to tell them apart.
+function windowOf(chart) {
+  return chart.stacked || chart.x.length <= LONG ? 1 : 2 * Math.round(chart.x.length / 100) + 1;
+}
+
+// The mean over each value and its neighbours, as far as they are there.
+function means(values, window) {
+  const half = (window - 1) / 2;
+  return values.map((_, i) => {
+    const near = values.slice(Math.max(0, i - half), i + half + 1).filter((value) => typeof value === "number");
+    return near.length ? near.reduce((sum, value) => sum + value, 0) / near.length : null;
+  });
 }
 
 // What the pointer reads: all values above one x, in the digits of the tables.

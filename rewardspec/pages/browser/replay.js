@@ -5,7 +5,7 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
   const board = chartBoard();
   const under = (part, name) => found[part].filter((row) => row.spec === name);
   const side = (name) => "ab"[names.indexOf(name)];
-  const label = labelsOf(found.specs);
+  const label = labelsOf(found.specs, changes);
   const specChip = (name) => el("span", { class: `chip ${side(name)}`, title: name }, label.get(name));
   const specColumn = { head: "spec", words: true, value: (row) => row.spec, cell: (row) => specChip(row.spec) };
   const withSpec = (columns) => (names.length > 1 ? [specColumn, ...columns] : columns);
@@ -181,10 +181,15 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
   }
 }
 
-// What the specs of a page are called: their names; where two are compared, with A and B before them.
-function labelsOf(specs) {
-  const own = ({ name, fingerprint }) => (name.endsWith(` (${fingerprint})`) ? name.slice(0, -fingerprint.length - 3) : name);
-  return new Map(specs.map((spec, i) => [spec.name, specs.length > 1 ? `${"AB"[i]} ${own(spec)}` : spec.name]));
+// What the specs of a page are called: their names; where two are compared, with A and B before them. Two of one name
+// that differ in one thing have that behind it.
+function labelsOf(specs, changes) {
+  if (specs.length === 1) return new Map([[specs[0].name, specs[0].name]]);
+  const plain = ({ name, fingerprint }) => (name.endsWith(` (${fingerprint})`) ? name.slice(0, -fingerprint.length - 3) : name);
+  const names = specs.map(plain);
+  const [change] = changes.length === 1 && names[0] === names[1] ? changes : [null];
+  const own = change === null ? ["", ""] : [change.before, change.after].map((text) => (text && text.length < 40 ? `: ${text}` : ""));
+  return new Map(specs.map((spec, i) => [spec.name, `${"AB"[i]} ${names[i]}${own[i]}`]));
 }
 
 function meter(part, which) {
