@@ -27,6 +27,7 @@ def test_no_other_text_is_the_name_of_a_published_spec(name):
     assert published(name) is None
 
 
+@pytest.mark.slow
 def test_load_and_the_functions_of_the_package_take_names(tmp_path):
     with chdir(tmp_path):
         spec = rewardspec.load("gdpo/math", constants={"limit": 2000})
@@ -94,6 +95,7 @@ def test_unknown_names(given, help, tmp_path):
     assert done.returncode == 2 and done.stderr.endswith(f"; {help}\n" if help else "No such file or directory\n")
 
 
+@pytest.mark.slow
 def test_every_command_that_takes_a_spec_takes_a_name(tmp_path):
     rows = '{"group": 1, "correct": 1, "tokens": 10}\n{"group": 1, "correct": 0, "tokens": 10}\n'
     (tmp_path / "log.jsonl").write_text(rows)

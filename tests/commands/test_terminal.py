@@ -36,7 +36,8 @@ TABLES = st.integers(1, 6).flatmap(
 )
 
 
-@settings(max_examples=60 * FUZZ, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=50 * FUZZ, deadline=None)
 @given(TABLES, st.integers(60, 120))
 def test_tables_fit_and_break_no_word(table, width):
     heads, rows = table
@@ -67,7 +68,8 @@ def test_a_table_that_cannot_fit_becomes_lists():
     ]
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from commands_in_process import run
 from reference import formulas
 from ruamel.yaml import YAML
 
+from rewardspec.language.catalogue import schemes
 from rewardspec.language.declarations import GIVEN
 from rewardspec.language.keys import COMPONENT, SPEC
 from rewardspec.language.prelude import prelude
@@ -18,29 +20,35 @@ from rewardspec.manual import KINDS, all_pages, names, pages_named
 from rewardspec.ops.functions import FUNCTIONS
 from rewardspec.rewards.catalogue import all_rewards
 
-PAGES = {(page.kind, page.name): page for page in all_pages()}
+
+@cache
+def pages():
+    return {(page.kind, page.name): page for page in all_pages()}
 
 
+@pytest.mark.slow
 def test_every_name_has_a_page():
     expected = [*prelude().values, *prelude().functions, *FUNCTIONS, *GIVEN, *SPEC.keys, *COMPONENT.keys]
     expected += [*(found.name for found in all_rewards()), *published_names(), *codes(), "trl", "over"]
     assert set(expected) <= {*names()}
-    assert {name for _, name in PAGES} == {*names()}
+    assert {name for _, name in pages()} == {*names()}
     assert [page.kind for page in pages_named("missing")] == ["name", "key"] and pages_named("nothing") == []
 
 
+@pytest.mark.slow
 def test_pages_lie_at_their_own_paths_and_lead_to_each_other():
-    paths = [page.path for page in PAGES.values()]
+    paths = [page.path for page in pages().values()]
     assert len({path.lower() for path in paths}) == len(paths) == sum(len(kind.names()) for kind in KINDS)
-    for page in PAGES.values():
-        assert page.body and page.title and {*page.related} <= PAGES.keys(), page.path
+    for page in pages().values():
+        assert page.body and page.title and {*page.related} <= pages().keys(), page.path
         for link in re.findall(r"\]\(([./\w-]+\.md)\)", page.markdown):
             up, rest = re.fullmatch(r"((?:\.\./)+)(.*)", link).groups()
             assert up.count("../") == page.path.count("/") and rest in paths, (page.path, link)
 
 
+@pytest.mark.slow
 def test_text_of_pages_is_markdown_whose_blocks_and_tables_are_whole():
-    for page in PAGES.values():
+    for page in pages().values():
         assert page.body.count("```") % 2 == 0, page.path
         assert not re.search(r"(?m)^[^|\n].*\n\||\n{3}| object at 0x|FieldInfo|Annotated", page.body), page.path
         for block in re.findall(r"```yaml\n(.*?)```", page.body, re.S):
@@ -48,7 +56,7 @@ def test_text_of_pages_is_markdown_whose_blocks_and_tables_are_whole():
                 YAML(typ="safe", pure=True).load(re.sub(r"\.\.\.", "x", block))
 
 
-@pytest.mark.parametrize("name", [page.name for page in PAGES.values() if page.kind == "scheme"])
+@pytest.mark.parametrize("name", [scheme.name for scheme in schemes()])
 def test_numbers_of_schemes_are_those_of_the_papers_formulas(name):
     rows = re.findall(r"^\| \d \| (\S+) \| (\S+) \| (\S+) \|", pages_named(name)[0].body, re.M)
     correct, short, found = np.array(rows, dtype=float).T
@@ -74,24 +82,26 @@ def test_numbers_of_definitions(name, formula):
     assert len(rows) == 4 and found == pytest.approx(formula(x), abs=6e-5)
 
 
+@pytest.mark.slow
 def test_a_page_has_what_its_declaration_says():
-    assert "`std([0, 1 | 1, 3]) = [0.7071, 1.4142]`" in PAGES["function", "std"].body
-    reward = PAGES["reward", "toolrl.correctness"].body
+    assert "`std([0, 1 | 1, 3]) = [0.7071, 1.4142]`" in pages()["function", "std"].body
+    reward = pages()["reward", "toolrl.correctness"].body
     assert "- `granularity`: " in reward and "| `pairing` | `optimal` or `greedy` | `optimal` |" in reward
     assert "Source: ToolRL, arXiv:2504.13958, Sec. 3.3 and 5.3." in reward and "[-3, 3]" in reward
-    spec = PAGES["spec", "gdpo/math"]
+    spec = pages()["spec", "gdpo/math"]
     assert "arXiv:2601.05242" in spec.body and "length: {expr: tokens <= limit" in spec.body
     assert spec.related == (("scheme", "gdpo"), ("reward", "math.correct"))
-    assert ("spec", "gdpo/math") in PAGES["scheme", "gdpo"].related
-    assert "components: NAME: when: ..." in PAGES["key", "when"].body
-    assert "`error` or `ignore` or `zero`; `error` if it is not given" in PAGES["key", "missing"].body
-    assert "loo(x" in PAGES["definition", "zscore"].body  # NeMo-RL's own
-    assert PAGES["finding", "zero-weight"].title == "A component with weight 0."
+    assert ("spec", "gdpo/math") in pages()["scheme", "gdpo"].related
+    assert "components: NAME: when: ..." in pages()["key", "when"].body
+    assert "`error` or `ignore` or `zero`; `error` if it is not given" in pages()["key", "missing"].body
+    assert "loo(x" in pages()["definition", "zscore"].body  # NeMo-RL's own
+    assert pages()["finding", "zero-weight"].title == "A component with weight 0."
 
 
 # The command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "parts"),
     [
