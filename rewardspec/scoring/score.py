@@ -101,7 +101,7 @@ def score(
         summary = Summary(beside(output, ASIDE), resumed=gathered.resumed, changed=gathered.stale)
         summary.asked, summary.recalled = gathered.asked, gathered.recalled
         try:
-            computed = _advantages(spec, table, total_steps)
+            computed = advantages(spec, table, total_steps)
         except BadLog as error:  # rewards may have taken hours: keep them
             write_scored(output, summary.aside, Scored(file, table, added, run.kinds))
             aside = f", and {len(table.bad)} bad rows are in {shown(summary.aside)}" if table.bad else ""
@@ -188,10 +188,6 @@ def _check_names(path: Path, top: Sequence[str], names: Sequence[str], prefix: s
             f"{shown(path)} already has {listed(taken)}, which would be overwritten: choose another prefix, "
             "such as --prefix again/"
         )
-
-
-def _advantages(spec: Spec, table: Table, total_steps: int | None) -> Packed:
-    return advantages(spec, table, total_steps)
 
 
 def _missing_and_mean(column: Packed, table: Table) -> tuple[int, float]:

@@ -105,7 +105,7 @@ def test_a_name_that_would_be_overwritten_in_a_later_row_is_refused(folder):
 def test_a_resumed_run_has_the_names_of_the_whole_file(folder, monkeypatch):
     lines([{**row, "scored/tokens": row["tokens"]} if i > 9 else row for i, row in enumerate(ROWS)])
     with monkeypatch.context() as patched:
-        patched.setattr(scoring, "_advantages", stops)
+        patched.setattr(scoring, "advantages", stops)
         with pytest.raises(KeyboardInterrupt):
             scored()
     assert scored()[0].resumed == 32  # also those that the spec refuses
@@ -142,13 +142,13 @@ def test_a_column_of_unlike_parts_comes_back_from_parquet(folder, values):
 
 def test_a_file_that_changes_while_it_is_read_is_not_mixed(folder, monkeypatch):
     lines(ROWS)
-    computed = scoring._advantages
+    computed = scoring.advantages
 
     def changed(*given):
         lines([*ROWS, *ROWS])
         return computed(*given)
 
-    monkeypatch.setattr(scoring, "_advantages", changed)
+    monkeypatch.setattr(scoring, "advantages", changed)
     with pytest.raises(BadLog, match="was changed while it was read"):
         scored()
     assert {path.name for path in folder.iterdir()} == {"spec.yaml", "rows.jsonl", "out.jsonl.partial"}
@@ -211,13 +211,13 @@ def test_a_process_that_is_killed_loses_nothing(folder, monkeypatch):
         made.append(started(self))
         return made[-1]
 
-    def progress(done, of):
+    def kill(done, of):
         if done > 300 and not killed:
             killed.append(made[0])
             made[0].kill()
 
     monkeypatch.setattr(processes._Process, "_started", noted)
-    _, found = scored(processes=2, progress=progress)
+    _, found = scored(processes=2, progress=kill)
     assert killed and len(made) == 3 and [row["n"] for row in found] == list(range(len(ROWS) * 40))
     assert all(process.poll() is not None for process in made)
 

@@ -148,7 +148,7 @@ def scored(**options):
 
 def partial(folder, monkeypatch):
     """What a run leaves that was stopped before its end, as bytes."""
-    monkeypatch.setattr("rewardspec.scoring.score._advantages", stops)
+    monkeypatch.setattr("rewardspec.scoring.score.advantages", stops)
     with pytest.raises(KeyboardInterrupt):
         scored()
     monkeypatch.undo()

@@ -56,14 +56,27 @@ class _Bar:
 
     def start(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            ProgressColumn,
+            Task,
+            TextColumn,
+            TimeElapsedColumn,
+        )
         from rich.progress import TimeRemainingColumn as TimeLeft
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
 
         with self.lock:
             if self.over:
                 return
             said = TextColumn("{task.description}", markup=False)
-            columns = said, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeLeft(compact=True)
+            columns = said, BarColumn(), MofNCompleteColumn(), Rate(), TimeElapsedColumn(), TimeLeft(compact=True)
             out: Any = Inert(sys.stderr)
             self.bar = Progress(*columns, console=Console(file=out), transient=True)
             self.bar.add_task(**self.state)
