@@ -28,9 +28,10 @@ ELSEWHERE = {  # pages of the repository, and where the site has them
     "rewardspec/rewards/code/README.md": "code.md",
     "rewardspec/rewards/judge/README.md": "judges.md",
 }
-FOLDERS = {"specs": "reference/specs/index.md"}
-TITLES = {"definition": "Definitions", "error": "Errors", "finding": "Findings", "reward": "Reward functions"}
+FOLDERS = {"specs": "reference/specs/index.md", "specs/dialects": "reference/dialects/index.md"}
+TITLES = {"reward": "Reward functions", "spec": "Published specs"}
 LINK = re.compile(r"\]\((?!#)([^()\s:]+?)(#[^()\s]*)?\)")
+DRAWING = re.compile(r"^!\[[^\]]*\]\(([\w-]+\.svg)\)$", re.M)  # they take the colours of the page
 INCLUDED = re.compile(r"^( *)# include (\S+)$", re.M)
 FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.M | re.S)
 
@@ -41,13 +42,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     rows: dict[str, list[str]] = {kind.name: [] for kind in KINDS}
     for page in all_pages():
         path = f"reference/{page.path}"
-        files.append(File.generated(config, path, content=page.markdown))
+        up = f"[{_title(page.kind)}]({'../' * page.name.count('/')}index.md)"
+        files.append(File.generated(config, path, content=f"{up}\n\n{page.markdown}"))
         rows[page.kind].append(f"| [`{page.name}`]({page.name}.md) | {_cell(page.title)} |")
     for kind in KINDS:
-        title = TITLES.get(kind.name, f"{kind.name.capitalize()}s")
         table = "\n".join(["| | |", "|---|---|", *rows[kind.name]])
         about = f"{kind.about[0].upper()}{kind.about[1:]}. `rewardspec explain NAME` prints a page."
-        text = f"# {title}\n\n{about}\n\n{table}\n"
+        text = f"# {_title(kind.name)}\n\n{about}\n\n{table}\n"
         files.append(File.generated(config, f"reference/{kind.name}s/index.md", content=text))
     return files
 
@@ -63,7 +64,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         at = _place(target, files, config)
         return found[0] if at is None else f"]({os.path.relpath(at, posixpath.dirname(uri) or '.')}{found[2] or ''})"
 
-    return "".join(_included(part) if fenced else LINK.sub(link, part) for part, fenced in _parts(markdown))
+    markdown = "".join(_included(part) if fenced else LINK.sub(link, part) for part, fenced in _parts(markdown))
+    return DRAWING.sub(lambda found: f"<div>\n{_drawing(posixpath.dirname(uri), found[1])}</div>", markdown)
+
+
+def _drawing(folder: str, name: str) -> str:
+    return (ROOT / "docs" / folder / name).read_text(encoding="utf-8")
 
 
 def _included(block: str) -> str:
@@ -99,6 +105,10 @@ def _parts(markdown: str) -> Iterator[tuple[str, bool]]:
         yield found[0], True
         at = found.end()
     yield markdown[at:], False
+
+
+def _title(kind: str) -> str:
+    return TITLES.get(kind, f"{kind.capitalize()}s")
 
 
 def _cell(text: str) -> str:
