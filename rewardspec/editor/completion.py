@@ -23,6 +23,8 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9.-]*\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
 _VALUE = re.compile(r"[\w.]*\Z")
 
+MOST_ITEMS = 300  # that are sent: a file can declare thousands of names
+
 
 @dataclass(frozen=True)
 class Item:
@@ -71,6 +73,14 @@ def completions(document: Document, offset: int) -> list[Item]:
     if before[-1:] == ":" and not place.is_key:  # a value is written after a space
         return [Item(i.label, i.kind, " " + i.insert, i.start, i.detail, i.about, i.rank) for i in items]
     return items
+
+
+def fitting(items: list[Item], before: str) -> list[Item]:
+    """All items, or at most `MOST_ITEMS` of those that begin with what is typed; an editor asks again as it changes."""
+    if len(items) <= MOST_ITEMS:
+        return items
+    begun = [item for item in items if item.label.lower().startswith(before[item.start :].lower())]
+    return begun[:MOST_ITEMS]
 
 
 def _start(before: str, word: re.Pattern[str] = _WORD) -> int:

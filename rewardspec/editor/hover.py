@@ -10,7 +10,7 @@ from rewardspec.editor.document import Document
 from rewardspec.editor.names import Declared, Occurrence
 from rewardspec.editor.rewards import reward_at
 from rewardspec.editor.values import known_value
-from rewardspec.language.declarations import Declarations
+from rewardspec.language.declarations import OF_PLACES, Declarations
 from rewardspec.language.slots import slot_at
 from rewardspec.manual import pages_named
 from rewardspec.prove.explain import used_definitions
@@ -76,6 +76,8 @@ def _of_name(document: Document, found: Occurrence) -> str:
     match symbol.space:
         case "value":
             one = known.values().get(symbol.name)
+            if one is None and symbol.name in OF_PLACES:
+                return f"`{symbol.name}`: {OF_PLACES[symbol.name]}"
         case "function":
             one = known.functions().get(symbol.name)
         case "axis":

@@ -23,7 +23,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from rewardspec._version import __version__
-from rewardspec.editor.completion import completions
+from rewardspec.editor.completion import completions, fitting
 from rewardspec.editor.document import Document
 from rewardspec.editor.fixes import fixes
 from rewardspec.editor.hover import hover
@@ -178,7 +178,9 @@ def make_server(seconds: float = 10) -> SpecServer:
         to = ls.converter(params.text_document.uri)
         at = to.offset(params.position)
         items = completions(to.document, at)
-        return types.CompletionList(False, [to.completion(item, i, at) for i, item in enumerate(items)])
+        first = fitting(items, to.document.text[:at])
+        shown = [to.completion(item, i, at) for i, item in enumerate(first)]
+        return types.CompletionList(len(first) < len(items), shown)
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hovered(ls: SpecServer, params: types.HoverParams) -> types.Hover | None:

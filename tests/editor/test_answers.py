@@ -49,6 +49,7 @@ def test_hover_of_the_rest():
     assert "std([0, 1 | 1, 3])" in told(SPEC.replace("grpo", "st~d(correct)"), "~")
     assert "toolrl.correctness" in told(SPEC.replace("values: [0, 1]}", "use: toolrl.corr|ectness}", 1))
     assert "half(x, y=1): 0.5 * x * y" in told(SPEC.replace("grpo", "ha|lf(correct)"))
+    assert "in `guarantees` only" in told(SPEC + "guarantees: {ok: advan|tage > 0}\n")
     assert "parameter of `half`" in told(SPEC.replace("0.5 * x", "0.5 * |x"))
     assert "without a right answer" in told(SPEC + "allow:\n  phantom|-gradient: meant\n")
     assert told(SPEC.replace("4000", "40|00")) == ""

@@ -3,7 +3,7 @@
 import pytest
 from marked import HEAD, SPEC, proposed, split
 
-from rewardspec.editor.completion import completions
+from rewardspec.editor.completion import completions, fitting
 from rewardspec.rewards.catalogue import all_rewards
 from rewardspec.spec import check
 from rewardspec.text.source import Source
@@ -56,6 +56,14 @@ def test_names_in_expressions():
     assert proposed(SPEC.replace("tokens <= limit", "task == |"))[:2] == ["math", "code"]
     assert proposed(SPEC.replace("0.5 * x * y", "0.5 * |"))[:2] == ["x", "y"]
     assert proposed(SPEC.replace("tokens <= limit", "tokens a|")) == ["and", "or", "if", "else"]
+
+
+def test_of_thousands_of_names_those_are_sent_that_begin_as_typed():
+    text = ONE + "define:\n" + "".join(f"  d{i}: {i}\n" for i in range(1000)) + "advantage: d99"
+    items = completions(*split(text + "|"))
+    sent = fitting(items, text)
+    assert len(items) > 1000 and [item.label for item in sent] == ["d99", *(f"d99{i}" for i in range(10))]
+    assert len(fitting(items, text.removesuffix("d99"))) <= 300
 
 
 def test_names_that_read_themselves():
