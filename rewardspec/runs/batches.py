@@ -173,10 +173,16 @@ def batch_of(
     )
 
 
+def lacking(step: Step, names: Sequence[str]) -> list[str]:
+    """The columns that a step of the log does not have, under no name."""
+    return [name for name in names if not {name, *ALIASES.get(name, ())} & step.columns.keys()]
+
+
 class SpecOverRun:
     """A spec that is asked about the steps of a run, one after another.
 
     State goes from step to step, unless the log has what the spec itself was called with. carried: whether it did.
+    unmeasured: columns of the outcome that the log lacks.
     """
 
     def __init__(self, spec: Spec, total_steps: int | None = None):
@@ -184,6 +190,7 @@ class SpecOverRun:
         self.function = compile(spec)
         self.state: State | None = self.function.initial_state()
         self.carried = False
+        self.unmeasured: dict[str, None] = {}
         self.measures = measures_of(spec)
         self.held: tuple[Step | None, dict[str, Any]] = None, {}  # the columns of a step, as they are asked for
 
@@ -225,12 +232,18 @@ class SpecOverRun:
         of = np.array([codes.setdefault(g, len(codes)) for g in step.groups], dtype=np.int64)
         try:
             out = self.function(columns, of, **moment, state=self._before(step))
-            right = self._ask(self.measures.right, step, of, moment)
+            right = None if self._lacks_outcome(step) else self._ask(self.measures.right, step, of, moment)
             before = self._ask(self.measures.before, step, of, moment)
         except ValueError as error:
             raise BadLog(f"{self.spec.name}, step {number}: {error}") from None
         self.state = out.state
         return batch_of(self.spec, self.measures, step, of, out, before, right)
+
+    def _lacks_outcome(self, step: Step) -> bool:
+        """Whether the log lacks a column that only the outcome reads, as trainers do not measure it."""
+        lacks = lacking(step, () if self.measures.right is None else self.measures.right.spec.columns)
+        self.unmeasured |= dict.fromkeys(lacks)
+        return bool(lacks)
 
     def _moment(self, step: Step, number: int) -> dict[str, Any]:
         """The moment of training at a step, and the seed of its draws, as the spec was called if the log says so."""

@@ -18,8 +18,9 @@ from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.prove.verify import undecidable
-from rewardspec.runs.batches import Batch, measure
+from rewardspec.runs.batches import Batch, lacking, measure
 from rewardspec.spec import Spec
+from rewardspec.text.diagnostics import shorten
 
 MOST_DECIDED = 200  # groups of a guarantee that are decided exactly
 MOST_SHOWN = 2  # of them
@@ -70,7 +71,11 @@ class Broken:
     def add(self, batch: Batch, number: int, columns: Columns, show: Callable[[Rows], list[Row]]) -> None:
         """Look at a batch. columns: function to the values of columns. show: function to rollouts as they are told."""
         total, allowance = max(self.total_steps or 0, number) or None, Allowance()
-        for promise in self.promises.values():
+        for name, promise in list(self.promises.items()):
+            if lacks := lacking(batch.step, promise.function.spec.columns):
+                self.unseen[name] = f"the log has no column {', '.join(f'`{shorten(one)}`' for one in lacks)}"
+                del self.promises[name]
+                continue
             given = columns(promise.function.spec.columns)
             found = promise.function(given, batch.of, step=number, total_steps=total).advantages.numpy()
             promise.seen += len(batch.sizes)

@@ -17,6 +17,7 @@ from rewardspec.runs.components import ComponentHealth, Components
 from rewardspec.runs.health import StepHealth, health, mean_over
 from rewardspec.runs.moments import Numbers
 from rewardspec.spec import Spec
+from rewardspec.text.diagnostics import shorten
 
 Progress = Callable[[int, int], None]  # steps, rollouts
 
@@ -115,6 +116,9 @@ class _Pass:
     def notes(self) -> Iterator[str]:
         for name, reason in self.audit.broken.unseen.items():
             yield f"the guarantee {name!r} was not looked at: {reason}"
+        if self.asked.unmeasured:
+            names = ", ".join(f"`{shorten(name)}`" for name in self.asked.unmeasured)
+            yield f"the log has no column {names}, which the outcome reads: nothing is known of right and wrong"
         if self.asked.carried:
             yield "its state begins at its first value, and steps that were not logged did not change it"
 

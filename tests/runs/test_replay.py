@@ -299,6 +299,16 @@ def test_a_run_without_an_outcome_has_no_split():
     assert {c.with_outcome for c in found.components} == {None}
 
 
+def test_an_outcome_that_was_not_logged_is_said():
+    text = SPEC.replace("outcome: correct", "signals: {solved: {values: [0, 1]}}\noutcome: solved")
+    found = replay(run_of(drawn), [rewardspec.loads(text + PROMISE)]).specs[0]
+    assert {step.all_right for step in found.steps} == {None} and not found.audit
+    assert found.notes == (
+        "the guarantee 'right above wrong' was not looked at: the log has no column `solved`",
+        "the log has no column `solved`, which the outcome reads: nothing is known of right and wrong",
+    )
+
+
 def test_groups_by_the_value_of_a_column():
     run = run_of(drawn)
     rows = replay(run, [rewardspec.loads(GATED)], by="source").specs[0].by
