@@ -1,6 +1,6 @@
 """The results of train.py's runs: a table over the seeds, the reward curves, and a small log.
 
-python examples/trl/compare.py OUT [--png curves.png] [--log rollouts.parquet]
+python examples/trl/compare.py OUT [--png curves.png] [--log rollouts.parquet] [--arms]
 """
 
 from __future__ import annotations
@@ -17,6 +17,28 @@ from runs import Runs, draw, read, spread
 
 LAST = 25  # steps that count as the end of a run
 SCHEMES = ("grpo", "gdpo")
+ARMS = {
+    "grpo": "GRPO",
+    "grpo_sizes": "GRPO with GDPO's sizes",
+    "gdpo_shares": "GDPO with GRPO's shares",
+    "gdpo": "GDPO",
+    "decoupled": "GDPO without its step over the batch",
+}
+# What differs between two arms that are alike in all else
+PAIRS = {
+    "size, at GRPO's weights": ("grpo_sizes", "grpo"),
+    "size, at GDPO's weights": ("gdpo", "decoupled"),
+    "weight, at GDPO's sizes": ("gdpo", "gdpo_shares"),
+    "the rest: summed or normalised first": ("gdpo_shares", "grpo_sizes"),
+    "weight and the rest": ("gdpo", "grpo_sizes"),
+}
+OF_ARMS = (
+    "format, whole run",
+    "correctness, whole run",
+    "correctness, end",
+    "all right, end",
+    "magnitude of other advantages, end",
+)
 
 
 def outcome(run: pandas.DataFrame) -> dict[str, float]:
@@ -51,6 +73,33 @@ def table(runs: Runs) -> str:
     return "\n".join(lines)
 
 
+def outcomes(folder: Path) -> dict[str, pandas.DataFrame]:
+    """The measures of all runs in a folder: arm to a row for each of its seeds."""
+    found = {}
+    for arm in ARMS:
+        if any(folder.glob(f"{arm}-*.parquet")):
+            found[arm] = pandas.DataFrame.from_dict(
+                {seed: outcome(run) for seed, run in read(folder, (arm,))[arm].items()}, orient="index"
+            )
+    return found
+
+
+def arms_table(found: dict[str, pandas.DataFrame]) -> str:
+    """Markdown: each arm over its own seeds, then pairs of arms that differ in one thing, over the seeds of both."""
+    heads = f"| | seeds | {' | '.join(OF_ARMS)} |\n|---|--:|{'--:|' * len(OF_ARMS)}"
+    lines = [heads]
+    for arm, values in found.items():
+        lines.append(f"| {ARMS[arm]} | {len(values)} | {' | '.join(spread(values[name]) for name in OF_ARMS)} |")
+    lines += ["", heads]
+    for what, (one, other) in PAIRS.items():
+        if one in found and other in found:
+            apart = (found[one] - found[other]).dropna()  # seeds that one of them lacks
+            if len(apart):
+                cells = " | ".join(spread(apart[name], sign="+") for name in OF_ARMS)
+                lines.append(f"| {what}: {ARMS[one]} - {ARMS[other]} | {len(apart)} | {cells} |")
+    return "\n".join(lines)
+
+
 def small_log(runs: Runs, every: int) -> pandas.DataFrame:
     """Whole steps of the first seed's two runs, from each run in turn.
 
@@ -69,7 +118,11 @@ def main() -> None:
     parser.add_argument("--png", type=Path)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--every", type=int, default=10, help="log one step in this many")
+    parser.add_argument("--arms", action="store_true", help="instead, what of GDPO makes the difference")
     options = parser.parse_args()
+    if options.arms:
+        print(arms_table(outcomes(options.out)))
+        return
     runs = read(options.out, SCHEMES)
     print(table(runs))
     labels = {scheme: scheme.upper() for scheme in SCHEMES}

@@ -1,6 +1,7 @@
 """Trains the model of tool_calls.py once with GRPO and once with GDPO, and logs every rollout.
 
     python examples/trl/train.py OUT --seeds 0 1 2 3 4
+    python examples/trl/train.py OUT --seeds 0 1 2 3 4 --schemes decoupled gdpo_shares grpo_sizes
 
 writes OUT/SCHEME-SEED.parquet. The runs of a seed start from the same weights and see the same prompts in the
 same order; their specs differ in one line. On a CPU, without network.
@@ -29,6 +30,7 @@ from tool_calls import correctness, format, tasks, tokenizer, warm_up
 
 HERE = Path(__file__).resolve().parent
 SCHEMES = ("grpo", "gdpo")
+ARMS = (*SCHEMES, "decoupled", "gdpo_shares", "grpo_sizes")  # the rest ask what of GDPO makes the difference
 SCHEMA = pyarrow.schema(
     {
         "scheme": pyarrow.string(),
@@ -93,7 +95,7 @@ def train(scheme: str, seed: int, options: argparse.Namespace) -> list[dict]:
 def main() -> None:
     sizes = {"steps": 250, "group": 4, "prompts": 64, "learning_rate": 1e-3, "warm_up_steps": 40}
     parser = options_of(__doc__.splitlines()[0], **sizes)
-    parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=SCHEMES)
+    parser.add_argument("--schemes", nargs="+", choices=ARMS, default=SCHEMES)
     options = parser.parse_args()
     torch.set_num_threads(1)
     set_verbosity_error()

@@ -43,6 +43,28 @@ def test_the_two_specs_differ_in_one_line():
     assert different == [("advantage: grpo", "advantage: gdpo")]
 
 
+@pytest.mark.parametrize(
+    ("arm", "of", "was", "now"),
+    [
+        ("decoupled", "gdpo", "advantage: gdpo", "advantage: decoupled"),
+        ("grpo_sizes", "grpo", "advantage: grpo", "advantage: whiten(grpo)"),
+        ("gdpo_shares", "gdpo", "format: {values: [0, 1]}", "format: {values: [0, 1], weight: 0.369}"),
+    ],
+)
+def test_the_other_arms_differ_in_one_thing(arm, of, was, now):
+    text = (EXAMPLES / "trl" / f"tools_{arm}.yaml").read_text()
+    assert rewardspec.loads(text).fingerprint == rewardspec.loads(SPECS[of].read_text().replace(was, now)).fingerprint
+
+
+def test_the_weight_of_format_gives_it_the_share_that_it_has_in_grpo():
+    share = {
+        arm: rewardspec.simulate(EXAMPLES / "trl" / f"tools_{arm}.yaml", rollouts=LOG).signal.shares["format"]
+        for arm in ("grpo", "gdpo", "gdpo_shares")
+    }
+    assert share["gdpo_shares"] == pytest.approx(share["grpo"], rel=1e-3)
+    assert share["gdpo"] > 2.9 * share["grpo"]
+
+
 def test_log_holds_whole_batches_of_both_runs(rows):
     assert LOG.stat().st_size < 300_000
     assert {row["scheme"] for row in rows} == {"grpo", "gdpo"}
@@ -167,6 +189,17 @@ def run_of(formats, advantages):
     correctness = [3.0 if value else -3.0 for value in formats]
     columns = {"format": formats, "correctness": correctness, "advantage": advantages}
     return pandas.DataFrame({"step": range(len(formats)), **columns})
+
+
+def test_pairs_of_arms_are_of_the_seeds_that_both_have(tmp_path):
+    end = compare.LAST
+    for arm, seed, right in (("gdpo", 0, 10), ("gdpo", 1, 20), ("decoupled", 1, 15), ("decoupled", 2, 25)):
+        run_of([1.0] * right + [0.0] * (end - right), [1.0] * end).to_parquet(tmp_path / f"{arm}-{seed}.parquet")
+    lines = compare.arms_table(compare.outcomes(tmp_path)).splitlines()
+    # format: 10/25 and 20/25, mean 0.6, deviation 0.4 / sqrt(2); of seed 1 alone 20/25 - 15/25 = 0.2
+    assert any(line.startswith("| GDPO | 2 | 0.600 ± 0.283 |") for line in lines)
+    assert next(line for line in lines if "size, at GDPO's weights" in line).split(" | ")[1:3] == ["1", "+0.200"]
+    assert not any("shares" in line for line in lines)
 
 
 def test_table_is_of_the_last_steps_and_paired_by_seed():
