@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -271,5 +272,6 @@ def _refused() -> Iterator[None]:
 
 def serve(seconds: float = 10) -> None:
     """Answer an editor over standard input and output, until it ends the session."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once: a thread waits for input
     threading.stack_size(64 * 2**20)  # of the thread that reads specs, which recurses along graphs
     make_server(seconds).start_io()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from rewardspec.cli.printing.lines import misuse
+from rewardspec.cli.printing.lines import misuse, say
 
 
 def command(
@@ -35,4 +36,6 @@ def command(
         if error.name is None or error.name.partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
         misuse(f"`lsp` needs the package {error.name}: pip install 'rewardspec[lsp]'")
+    if sys.stdin.isatty():
+        say("an editor starts this, and talks to it here: docs/editors.md has the settings. Ctrl-C ends it.", err=True)
     serve(seconds)
