@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import rewardspec
 
 TWO = "components: {a: {values: [0, 1]}, b: {range: [0, 1]}}\n"
+TURNS = "lists: {turn: {}}\nsignals: {n: {level: turn, range: [0, 9]}}\ncomponents: {a: {values: [0, 1]}}\n"
 GRADED = "components: {a: {values: [0, 0.1, 0.3]}, b: {range: [0, .inf], outside: clip}}\nadvantage: grpo\n"
 SPECS = {
     "grpo": f"{TWO}advantage: grpo\n",
@@ -28,8 +29,8 @@ SPECS = {
     "ids": f"signals: {{d: {{id: true}}}}\n{TWO}advantage: total - mean(total, by=d)\n",
     "state": f"state: {{level: {{range: [0, 1], init: 0.5, update: '0.9 * level + 0.1 * mean(b, over=batch)'}}}}\n"
     f"{TWO}advantage: total - level\n",
-    "list": "lists: {turn: {}}\nsignals: {n: {level: turn, range: [0, 9]}}\ncomponents: {a: {values: [0, 1]}}\n"
-    "advantage: zscore(a) + zscore(n)\n",
+    "list": f"{TURNS}advantage: zscore(a) + zscore(n)\n",
+    "sums of a list": f"{TURNS}advantage: zscore(a) + n - mean(n) + std_others(0.3 * n + a, over=group)\n",
 }
 GROUPS = {
     "a size": 4,

@@ -13,11 +13,12 @@ class Layout:
     shape: of a tensor with a value for every row. reduced: of one with a value for every group.
     """
 
+    unread = None  # where values are not looked at: numbers that are, at the end, each with its condition
+
     def __init__(self, shape, blocks, reduced, order=None):
         self.shape, self.blocks, self.reduced, self.order = shape, blocks, reduced, order
         self.dense = len(blocks) == 1 and order is None
         self.rounding = None  # of sums that should be equal, relative to their largest summand
-        self.unread = None  # where values are not looked at: numbers that are, at the end, each with its condition
 
     def split(self, x):
         """`x` as a list of [groups, size], one for each block."""
