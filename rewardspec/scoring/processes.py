@@ -27,6 +27,7 @@ from rewardspec.scoring.scorer import Scorer
 from rewardspec.spec import Spec
 
 FEWEST_ROWS = 20_000  # of a file that is worth the start of processes
+PIPE = 1 << 20  # bytes
 AHEAD = 2  # parts for each process that wait for it, or for the part before them
 
 # a part, what an earlier run measured of it, and whether it becomes Parquet
@@ -106,7 +107,9 @@ class _Process:
         path = os.pathsep.join(p for p in sys.path if p)
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-        assert process.stdin is not None
+        assert process.stdin is not None and process.stdout is not None
+        for pipe in (process.stdin, process.stdout):
+            _widen(pipe.fileno())
         process.stdin.write(self.setting)
         return process
 
@@ -147,6 +150,14 @@ class _Process:
             if pipe is not None:
                 with suppress(OSError):  # what it did not read
                     pipe.close()
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold a whole part, where the system can: else both sides wait for each other every 64 KB."""
+    import fcntl
+
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
 
 
 def serve() -> None:

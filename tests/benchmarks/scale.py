@@ -3,8 +3,8 @@
     python tests/benchmarks/scale.py --rows 1000000 --base path/to/other/checkout
 
 Rows are tool calls of some 2 KB, scored by `toolrl.format`, `correctness` and `think_length`; sorted by group, then
-shuffled. Each command is a process of its own; its memory is the largest resident size of it and its children together,
-sampled from /proc, or from `getrusage` where there is none.
+shuffled. Each command is a process of its own. Its memory is the largest resident size of it and its children together,
+sampled from /proc. Seconds of the processor say more than seconds where other work shares the machine.
 """
 
 from __future__ import annotations
@@ -24,40 +24,21 @@ from pathlib import Path
 from test_rewards import ROLLOUTS, completions
 
 HERE = Path(__file__).resolve().parents[2]
-SPEC = """rewardspec: 1
-name: tools
-components:
-  form: {use: toolrl.format}
-  right: {use: toolrl.correctness}
-  thought: {use: toolrl.think_length}
-advantage: gdpo
-"""
+FUNCTIONS = ["toolrl.format", "toolrl.correctness", "toolrl.think_length"]
 
 
-def rows(count: int) -> Iterator[str]:
+def lines(count: int, shuffled: bool) -> Iterator[str]:
     """Lines of rollouts; after the first 3,200 their texts repeat, under other groups."""
-    made = completions()
-    for i in range(count):
+    made = [(json.dumps(completion), json.dumps(answer)) for completion, answer in completions()]
+    order = list(range(count))
+    if shuffled:
+        random.Random(0).shuffle(order)
+    which = "which tool is to be called, and how? " * 10
+    for i in order:
         completion, answer = made[i % len(made)]
-        prompt = f"Prompt {i // ROLLOUTS}: " + "which tool is to be called, and how? " * 10
-        yield json.dumps({"group": i // ROLLOUTS, "prompt": prompt, "completion": completion, "answer": answer}) + "\n"
-
-
-def files(folder: Path, count: int) -> dict[str, Path]:
-    found = {order: folder / f"{order}.jsonl" for order in ("sorted", "shuffled")}
-    with open(found["sorted"], "w") as out:
-        out.writelines(rows(count))
-    places, at = [], 0
-    with open(found["sorted"], "rb") as file:
-        for line in file:
-            places.append(at)
-            at += len(line)
-    random.Random(0).shuffle(places)
-    with open(found["sorted"], "rb") as file, open(found["shuffled"], "wb") as out:
-        for place in places:
-            file.seek(place)
-            out.write(file.readline())
-    return found
+        group = i // ROLLOUTS
+        prompt = f'"group": {group}, "prompt": "Prompt {group}: {which}"'
+        yield f'{{{prompt}, "completion": {completion}, "answer": {answer}}}\n'
 
 
 def resident(process: int) -> int:
@@ -95,23 +76,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--base", type=Path, help="another checkout, measured in turns with this one")
-    parser.add_argument("--folder", type=Path, help="where the files are made, with room for six times their size")
+    parser.add_argument("--orders", nargs="+", default=["sorted", "shuffled"], choices=["sorted", "shuffled"])
+    parser.add_argument("--commands", nargs="+", default=["score", "simulate"], choices=["score", "simulate"])
+    parser.add_argument("--functions", nargs="+", default=FUNCTIONS, help="of completions and answers")
+    parser.add_argument("--folder", type=Path, help="where the files are made, with room for three times their size")
     given = parser.parse_args()
     checkouts = {"here": HERE, **({"base": given.base.resolve()} if given.base else {})}
     with tempfile.TemporaryDirectory(dir=given.folder) as made:
         folder = Path(made)
-        (folder / "spec.yaml").write_text(SPEC)
-        sources = files(folder, given.rows)
-        print(f"{given.rows:,} rows of {sources['sorted'].stat().st_size / given.rows:,.0f} bytes")
-        for order, source in sources.items():
+        components = "".join(f"  c{i}: {{use: {name}}}\n" for i, name in enumerate(given.functions))
+        spec_text = f"rewardspec: 1\nname: tools\ncomponents:\n{components}advantage: gdpo\n"
+        (folder / "spec.yaml").write_text(spec_text)
+        source, spec = folder / "rows.jsonl", str(folder / "spec.yaml")
+        for order in given.orders:
+            with open(source, "w") as out:
+                out.writelines(lines(given.rows, order == "shuffled"))
+            print(f"{given.rows:,} rows of {source.stat().st_size / given.rows:,.0f} bytes, {order}", flush=True)
             for name, checkout in checkouts.items():
                 output = folder / f"{name}.jsonl"
-                spec = str(folder / "spec.yaml")
-                scoring = ["score", spec, str(source), "-o", str(output)]
-                for command in (scoring, ["simulate", spec, "--rollouts", str(output)]):
-                    spent, used, most = run(checkout, command)
+                arguments = {
+                    "score": ["score", spec, str(source), "-o", str(output)],
+                    "simulate": ["simulate", spec, "--rollouts", str(output)],
+                }
+                for command in given.commands:
+                    spent, used, most = run(checkout, arguments[command])
                     rates = f"{given.rows / spent:9,.0f} rows/s {given.rows / used:9,.0f} a second of a core"
-                    print(f"{command[0]:<9}{order:<9}{name:<5}{rates} {most / 1e6:7,.0f} MB", flush=True)
+                    print(f"{command:<9}{name:<5}{rates} {most / 1e6:7,.0f} MB", flush=True)
                 output.unlink()
 
 
