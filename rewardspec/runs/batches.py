@@ -53,20 +53,42 @@ class Batch:
     low: Numbers
     high: Numbers
     before: Numbers | None
-    rewards: Mapping[str, Numbers]
-    shares: Mapping[str, Numbers] | None
-    weights: Mapping[str, float]
     total: Numbers | None
     right: NDArray[np.bool_] | None
     kept: NDArray[np.bool_]
+    spec: Spec
+    out: Result
+
+    @cached_property
+    def rewards(self) -> dict[str, Numbers]:
+        found = {}
+        for component in self.spec.program.components:
+            x, level = numbers(self.out.rewards[component.name]), component.shaped.level
+            if level.listed:
+                x = _mean(x, self._rows(self.out.lengths[level.name].cpu().numpy()), len(self.of), np.nan)
+            found[component.name] = x
+        return found
+
+    @cached_property
+    def shares(self) -> dict[str, Numbers] | None:
+        found = self.out.shares
+        rows = self._rows(self.items)
+        return None if found is None else {n: _sum(np.abs(numbers(x)), rows, len(self.of)) for n, x in found.items()}
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        return {name: float(np.abs(numbers(x)).mean()) for name, x in self.out.weights.items()}
 
     @cached_property
     def sums(self) -> Numbers:
         """[N] the size of each rollout's advantage, of items their sum."""
         size = np.abs(self.values)
-        if self.items is None:
-            return size
-        return _sum(size, np.repeat(np.arange(len(self.items)), self.items), len(self.items))
+        return size if self.items is None else _sum(size, self._rows(self.items), len(self.of))
+
+    def _rows(self, counts: Codes | None) -> Codes:
+        """The rollout of each item, [M], of which rollouts have so many; None for one each."""
+        rollouts = np.arange(len(self.of))
+        return rollouts if counts is None else np.repeat(rollouts, counts)
 
     @cached_property
     def dead(self) -> NDArray[np.bool_]:
@@ -136,22 +158,13 @@ def batch_of(
 
     before, right: [N] what the functions of `measures` give; None where it is not known.
     """
-    lengths = {name: x.cpu().numpy() for name, x in out.lengths.items()}
     level, count = spec.program.advantage.level, len(out.kept)
-    rows = np.repeat(np.arange(len(of)), lengths[level.name]) if level.listed else np.arange(len(of))
+    items = out.lengths[level.name].cpu().numpy() if level.listed else None
+    rows = np.arange(len(of)) if items is None else np.repeat(np.arange(len(of)), items)
     values = numbers(out.advantages)
     low, high = extremes(values, of[rows], count)
     low, high = np.where(low > high, 0.0, low), np.where(low > high, 0.0, high)  # a group without items
     advantages = _mean(values, rows, len(of), 0.0) if level.listed else values
-    rewards = {}
-    for component in spec.program.components:
-        x, own = numbers(out.rewards[component.name]), component.shaped.level
-        if own.listed:
-            x = _mean(x, np.repeat(np.arange(len(of)), lengths[own.name]), len(of), np.nan)
-        rewards[component.name] = x
-    shares = None
-    if out.shares is not None:
-        shares = {n: _sum(np.abs(numbers(x)), rows, len(of)) for n, x in out.shares.items()}
     total = spec.program.total
     untotalled = out.total is None or (total is not None and total.level.listed)  # of items there is none for a rollout
     return Batch(
@@ -159,17 +172,16 @@ def batch_of(
         of=of,
         sizes=np.bincount(of, minlength=count),
         values=values,
-        items=lengths[level.name] if level.listed else None,
+        items=items,
         advantages=advantages,
         low=low,
         high=high,
         before=before if measures.normalised else advantages,
-        rewards=rewards,
-        shares=shares,
-        weights={name: float(np.abs(numbers(x)).mean()) for name, x in out.weights.items()},
         total=None if untotalled else numbers(out.total),
         right=None if right is None else right > 0,
         kept=out.kept.cpu().numpy(),
+        spec=spec,
+        out=out,
     )
 
 
