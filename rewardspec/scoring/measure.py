@@ -135,10 +135,9 @@ def measured(
     found.resumed = len(known)
     new = [i for i in read if i not in known]
     given = [{**row, **read[i].values} for i in new if isinstance(row := rows[i], dict)]
-    before_now = (0, 0) if scorer.cache is None else (scorer.cache.asked, scorer.cache.recalled)
+    asked, recalled = _counts(scorer)
     results = dict(zip(new, outcomes(scorer, given) if given else [], strict=True))
-    if scorer.cache is not None:
-        found.asked, found.recalled = scorer.cache.asked - before_now[0], scorer.cache.recalled - before_now[1]
+    found.asked, found.recalled = _counts(scorer)[0] - asked, _counts(scorer)[1] - recalled
     found.lines = [
         json.dumps([part.first + i + 1, digests[i], outcome], separators=(",", ":")) + "\n"
         for i, outcome in results.items()
@@ -159,6 +158,11 @@ def measured(
     if to_parquet and part.lines is not None:
         found.kinds = kinds_of([row for i in good if isinstance(row := rows[i], dict)])
     return found
+
+
+def _counts(scorer: Scorer) -> tuple[int, int]:
+    """How many values were asked for so far, and how many a cache had."""
+    return (0, 0) if scorer.cache is None else (scorer.cache.asked, scorer.cache.recalled)
 
 
 def _short(group: Hashable) -> Hashable:

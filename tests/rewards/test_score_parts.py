@@ -222,6 +222,13 @@ def test_a_process_that_is_killed_loses_nothing(folder, monkeypatch):
     assert all(process.poll() is not None for process in made)
 
 
+def test_a_spec_without_a_text_is_measured_in_this_process(folder, monkeypatch):
+    monkeypatch.setattr(processes, "_Pool", None)
+    lines(ROWS)
+    varied = rewardspec.load("spec.yaml").varied(eps=0)
+    assert len(scored(spec=varied, processes=2)[1]) == len(ROWS)
+
+
 def test_functions_of_the_user_stay_in_one_process():
     def best(component):
         spec = rewardspec.loads(f"rewardspec: 1\ncomponents: {{a: {component}}}\nadvantage: grpo\n")
