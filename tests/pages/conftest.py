@@ -27,7 +27,9 @@ class Opened:
     """A page that was opened from disk, and what it asked for, logged and raised."""
 
     def __init__(self, browser, path, **options):
-        self.tab = browser.new_page(**{"viewport": {"width": 1400, "height": 900}, **options})
+        self.tab = browser.new_page(
+            **{"viewport": {"width": 1400, "height": 900}, "reduced_motion": "reduce", **options}
+        )
         self.requests, self.wrong = [], []
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.tab.on("pageerror", lambda error: self.wrong.append(str(error)))
@@ -53,6 +55,14 @@ class Opened:
             }""",
             [table, head],
         )
+
+    def until(self, holds):
+        """Wait for what a page does after an event: on a busy machine that takes a while."""
+        for _ in range(300):
+            if holds():
+                return
+            self.tab.wait_for_timeout(100)
+        raise AssertionError("it has not come to hold in half a minute")
 
     def charts(self):
         """The charts as Bokeh draws them: title, and each glyph's name and columns."""

@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64encode
+from dataclasses import fields
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,9 @@ from rewardspec.pages import page as pages
 from rewardspec.pages.page import NoLibrary
 from rewardspec.pages.texts import bounded
 from rewardspec.runs.audit import CODES
+from rewardspec.runs.by import ByValue
+from rewardspec.runs.components import ComponentHealth
+from rewardspec.runs.health import StepHealth
 
 pytest.importorskip("bokeh")
 
@@ -179,6 +183,22 @@ def test_every_remark_of_the_audit_is_explained():
     words = (PACKAGE / "pages" / "browser" / "words.js").read_text()
     table = words[words.index("const REMARKS") : words.index("const NOT_KNOWN")]
     assert re.findall(r'^  "([a-z-]+)":', table, re.MULTILINE) == [*CODES]
+
+
+@pytest.mark.parametrize(
+    ("table", "of"), [("OF_STEPS", StepHealth), ("OF_COMPONENTS", ComponentHealth), ("OF_VALUES", ByValue)]
+)
+def test_every_number_has_a_name_on_the_page(table, of):
+    words = (PACKAGE / "pages" / "browser" / "words.js").read_text()
+    own = words[words.index(f"const {table} = [") :]
+    keys = re.findall(r'^  \{ key: "(\w+)"', own[: own.index("];")], re.MULTILINE)
+    assert sorted(keys) == sorted(field.name for field in fields(of))
+
+
+def test_every_number_that_is_drawn_is_one_of_these():
+    code = (PACKAGE / "pages" / "browser" / "replay.js").read_text()
+    drawn = {*re.findall(r'line\("(\w+)"', code), *re.findall(r'\["(\w+)", "(?:wrong|tied|right)"\]', code)}
+    assert len(drawn) == 10 and drawn <= {field.name for field in fields(StepHealth)}
 
 
 def test_without_the_library_the_message_says_what_to_install(folder, monkeypatch):

@@ -29,7 +29,7 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
   return { board, sections, subject, chips: found.specs.map((spec) => el("span", {}, specChip(spec.name), " ", el("code", {}, spec.fingerprint))) };
 
   function glance() {
-    const kinds = OF_STEPS.filter(({ key }) => !["step", "rollouts", "groups", "groups_kept"].includes(key));
+    const kinds = OF_STEPS.filter(({ key }) => !["step", "rollouts", "groups", "groups_kept", "rollouts_without_signal", "total_std"].includes(key));
     const means = found.specs.map((spec) => spec.means);
     const rows = kinds.filter(({ key }) => means.some((one) => one[key] !== null && one[key] !== undefined));
     const tiles = rows.map((kind) =>

@@ -3,9 +3,9 @@
 const ROWS_AT_ONCE = 50;
 
 // columns: {head, about, value: row => what is sorted by, show: value => text, cell: row => element, words: not numbers}
-function table(columns, rows, { name, sorted = null, most = ROWS_AT_ONCE } = {}) {
-  let order = sorted;
-  let shown = most;
+function table(columns, rows, { name }) {
+  let order = null; // as they come
+  let shown = ROWS_AT_ONCE;
   const body = el("tbody");
   const heads = columns.map((column, at) => {
     const button = el("button", { type: "button", title: column.about ?? null, on: { click: () => sort(at) } }, column.head);
@@ -41,7 +41,7 @@ function table(columns, rows, { name, sorted = null, most = ROWS_AT_ONCE } = {})
   }
 
   fill();
-  const made = el("table", { "aria-label": name ?? null }, el("thead", {}, el("tr", {}, heads)), body);
+  const made = el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, heads)), body);
   return el("div", { class: "table" }, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, made), more);
 }
 

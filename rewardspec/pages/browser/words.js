@@ -8,12 +8,14 @@ const OF_STEPS = [
   { key: "all_wrong", title: "All wrong", head: "all wrong", show: rate, about: "dead groups in which no rollout is right" },
   { key: "tied", title: "Tied", head: "tied", show: rate, about: "dead groups in which some rollouts are right, and all advantages are equal" },
   { key: "all_right", title: "All right", head: "all right", show: rate, about: "dead groups in which every rollout is right" },
+  { key: "rollouts_without_signal", title: "Rollouts without signal", head: "rollouts at 0", show: rate, about: "rollouts whose advantage is 0" },
   { key: "groups_kept", head: "kept", show: rate, about: "groups that stay in the batch" },
   { key: "effective", title: "Effective sample size", head: "effective", show: rate, about: "(sum |A|)^2 / (N sum A^2): 100% where all rollouts pull alike, near 0 where a few do" },
   { key: "advantage_spread", title: "Spread of a group", head: "spread", show: number, about: "max - min of the advantage in a group, mean over groups" },
   { key: "live_size", title: "Size of live advantages", head: "live |A|", show: number, about: "the mean |advantage| in groups with signal" },
   { key: "batch_factor", title: "Factor of the batch's normalisation", head: "batch x", show: number, about: "what the batch's normalisation multiplies advantages by" },
   { key: "total", title: "Reward", head: "reward", show: number, about: "the mean reward in total, over rollouts" },
+  { key: "total_std", title: "Spread of the reward", head: "reward std", show: number, about: "the standard deviation of the reward in a group, mean over groups" },
   { key: "right", title: "Right answers", head: "right", show: rate, about: "rollouts that are right" },
 ];
 
