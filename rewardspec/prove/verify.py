@@ -26,6 +26,7 @@ from rewardspec.prove.margins import NOTHING
 from rewardspec.prove.screen import Screen
 from rewardspec.prove.search import KEPT_GROUPS, search
 from rewardspec.spec import Spec
+from rewardspec.text.html import html_table
 
 FEWEST_EXACT_GROUPS = 100  # groups that are decided at any cost
 MOST_EXACT_VALUES = 4_000_000  # values of nodes computed exactly for one guarantee
@@ -65,28 +66,19 @@ class Verdict:
         size = f" by a group of {self.counterexample.size}" if self.counterexample is not None else ""
         return f"<Verdict {self.name!r}: {self.status}{size}{f', {self.reason}' if self.reason else ''}>"
 
-    @property
-    def proved(self) -> bool:
-        return self.status == PROVED
+    def _repr_html_(self) -> str:
+        title, group = f"{self.name}: {self.status}", self.counterexample
+        if group is None:
+            sizes = f"{self.sizes[0]} to {self.sizes[-1]}" if self.sizes else "none"
+            return html_table(title, ("group sizes", "groups tried"), [[sizes, f"{self.groups:,}"]], self.reason)
+        columns: dict[str, Sequence[object]] = {**group.columns, "advantage": group.advantages}
+        rows = [[i, *(_cell(values[i]) for values in columns.values())] for i in range(group.size)]
+        notes = [*(f"{name} {_cell(value)}" for name, value in group.group.items()), *filter(None, [self.reason])]
+        return html_table(title, ("rollout", *columns), rows, ", ".join(notes))
 
-    @property
-    def refuted(self) -> bool:
-        return self.status == REFUTED
 
-    def to_json(self) -> dict[str, object]:
-        found: dict[str, object] = {
-            "name": self.name,
-            "status": self.status,
-            "sizes": list(self.sizes),
-            "groups": self.groups,
-        }
-        if self.items is not None:
-            found["items"] = self.items
-        if self.reason:
-            found["reason"] = self.reason
-        if self.counterexample is not None:
-            found["counterexample"] = {**vars(self.counterexample), "size": self.counterexample.size}
-        return found
+def _cell(value: object) -> object:
+    return f"{value:.5g}" if isinstance(value, float) else value
 
 
 def verify(

@@ -18,8 +18,11 @@ from rewardspec.runs.health import StepHealth, health, mean_over
 from rewardspec.runs.moments import Numbers
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
+from rewardspec.text.html import html_table
 
 Progress = Callable[[int, int], None]  # steps, rollouts
+
+FIRST = 12  # steps that a notebook shows
 
 # what of the steps has a mean over the groups of a run
 MEANS = tuple(f.name for f in fields(StepHealth) if f.name not in ("step", "rollouts", "groups"))
@@ -59,6 +62,13 @@ class RunReplay:
     specs: tuple[UnderSpec, ...]
     difference: AgainstAnother | None
 
+    def __repr__(self) -> str:
+        specs = ", ".join(f"{spec.name}: {len(spec.audit)} remarks" for spec in self.specs)
+        return f"<RunReplay of {len(self.specs[0].steps)} steps, under {specs}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(_html(spec) for spec in self.specs)
+
     def to_json(self) -> dict[str, object]:
         """Plain values: `format`, `lost`, `specs`, and a list of rows each for `steps`, `components`, `audit`, `by`."""
 
@@ -75,6 +85,21 @@ class RunReplay:
         if self.difference is not None:
             found["difference"] = asdict(self.difference)
         return found
+
+
+def _html(under: UnderSpec) -> str:
+    """The first steps of a run under a spec, with the remarks of the audit, as a table."""
+    heads = ("step", "rollouts", "groups", "groups without signal", "right", "spread")
+    rows = [
+        [s.step, s.rollouts, s.groups, f"{s.groups_without_signal:.1%}", _percent(s.right), f"{s.advantage_spread:.3g}"]
+        for s in under.steps[:FIRST]
+    ]
+    rows += [["..."] * len(heads)] if len(under.steps) > FIRST else []
+    return html_table(f"{under.name}: {len(under.steps)} steps", heads, rows, "; ".join(r.message for r in under.audit))
+
+
+def _percent(part: float | None) -> str:
+    return "" if part is None else f"{part:.1%}"
 
 
 def _logged(advantages: Sequence[Advantage], items: Codes | None) -> Numbers | None:
