@@ -1,10 +1,13 @@
 """The host looks at the device once a call, counted on a device that is not there (`far_device`)."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
 from far_device import SHAPED_BY_VALUES, Far, here
+from places import EXAMPLES
 from reference.author import Author
 from reference.batches import batch
 from reference.checks import compiled, given, lengths_given, read
@@ -248,3 +251,18 @@ def test_random_specs_are_computed_as_by_the_call_that_looks(seed):
             far.waits.clear()
             fn(there, groups, **options)
             assert len(far.waits) <= 1
+
+
+@pytest.mark.slow
+def test_the_benchmark_for_a_gpu_runs_on_a_cpu():
+    command = [sys.executable, EXAMPLES / "gpu_bench.py", "--device", "cpu", "--alone", "--sizes", "64x4x2"]
+    said = subprocess.run([*command, "--seconds", "0.01"], capture_output=True, text=True, check=True, timeout=240)
+    rows = {line[:34].strip(): line[34:].split() for line in said.stdout.splitlines() if line[34:].split()}
+    waits = {name: cells[-2] for name, cells in rows.items() if name.startswith(("a copy", "rewardspec"))}
+    assert waits == {
+        "a copy of the columns": "0",
+        "rewardspec": "1",
+        "rewardspec, a list of ids": "1",
+        "rewardspec, ids of the device": "1",
+        "rewardspec, ahead": "0",
+    }
