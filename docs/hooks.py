@@ -6,6 +6,7 @@ well; here it becomes one of the site. A file that is no page, such as a script,
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -65,7 +66,21 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return found[0] if at is None else f"]({os.path.relpath(at, posixpath.dirname(uri) or '.')}{found[2] or ''})"
 
     markdown = "".join(_included(part) if fenced else LINK.sub(link, part) for part, fenced in _parts(markdown))
+    if uri == "proofs.md":
+        markdown += _proofs()
     return DRAWING.sub(lambda found: f"<div>\n{_drawing(posixpath.dirname(uri), found[1])}</div>", markdown)
+
+
+def _proofs() -> str:
+    """A table of the verdicts on every published spec, from proofs.json, which proofs.py writes."""
+    lines = ["", "| spec | guarantee | verdict | group sizes |", "|---|---|---|---|"]
+    for name, row in json.loads((ROOT / "docs" / "proofs.json").read_text(encoding="utf-8")).items():
+        link = f"[`{name}`](reference/specs/{name}.md)"
+        for guarantee, (status, *size) in row["verdicts"].items():
+            sizes = f"{size[0]}" if size else f"{row['sizes'][0]} to {row['sizes'][1]}"
+            lines.append(f"| {link} | {_cell(guarantee)} | {status} | {sizes} |")
+            link = ""
+    return "\n".join(lines) + "\n"
 
 
 def _drawing(folder: str, name: str) -> str:
