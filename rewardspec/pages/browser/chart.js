@@ -21,7 +21,7 @@ function chartBoard() {
       "figure",
       { class: "chart" },
       el("figcaption", {}, el("strong", {}, chart.title), el("span", { class: "about" }, words(about.join("")))),
-      keys.length > 1 ? legend : null,
+      keys.length > (chart.stacked ? 1 : 0) ? legend : null,
       canvas,
     );
   }

@@ -85,7 +85,7 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
     const line = (key, more = {}) => {
       const { title, about, show } = kindOf(key);
       const series = names
-        .map((name, i) => ({ label: label.get(name), colour: "ab"[i], width: names.length > 1 ? [3, 1.5][i] : 2, values: valuesOf(name, key) }))
+        .map((name, i) => ({ label: names.length > 1 ? label.get(name) : null, colour: "ab"[i], width: names.length > 1 ? [3, 1.5][i] : 2, values: valuesOf(name, key) }))
         .filter(({ values }) => values.some((value) => value !== null)); // B is drawn over A, and both are seen
       return series.length ? board.add({ title, about, axis: "step", x, series, show, rate: show === rate, ...more }) : null;
     };
