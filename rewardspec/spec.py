@@ -313,7 +313,20 @@ class Spec:
         from rewardspec.emit.emitter import emit_module
 
         with deep_stack():
-            return emit_module(self.program, self.name, self.about, self.fingerprint, __version__)
+            return emit_module(self.program, self._heading)
+
+    def python_split(self, runtime: str) -> tuple[str, str]:
+        """The compiled module in two: what the spec is, and the runtime that it imports from the module `runtime`."""
+        from rewardspec.emit.emitter import emit_split
+
+        with deep_stack():
+            return emit_split(self.program, self._heading, runtime)
+
+    @property
+    def _heading(self) -> list[str]:
+        from rewardspec.emit.heading import heading
+
+        return heading(self.declarations, self.name, self.fingerprint, __version__)
 
 
 LONG = 10**6  # steps

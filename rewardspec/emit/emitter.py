@@ -6,11 +6,12 @@ line, under its name in the spec.
 
 from __future__ import annotations
 
+import ast
 import struct
 from collections.abc import Callable, Mapping
 
 from rewardspec.emit.lines import Lines, wrapped
-from rewardspec.emit.runtime_source import support_source
+from rewardspec.emit.runtime_source import support_names, support_source
 from rewardspec.ir.checks import find_checks
 from rewardspec.ir.node import Node, walk
 from rewardspec.ir.shares import find_shares
@@ -23,7 +24,6 @@ STATE_NAMES = frozenset({"state", "before", "result", "initial_state", "STATE"})
 LARGEST = 3.4e38  # about the largest float32
 
 HEAD = """\
-@read_once
 def advantages(columns, groups, *, step=None, total_steps=None, seed=0{parameters}):
     \"\"\"The advantages of a batch of rollouts, as a `Result`.
 
@@ -50,24 +50,41 @@ ABOUT_STATE = """\
 """
 
 
-def emit_module(program: Program, name: str, about: str, fingerprint: str, version: str) -> str:
-    """The source of a module whose `advantages(columns, groups, ...)` computes the program."""
+LAST = "advantages = read_once(advantages)"  # below what it calls
+RUNTIME = """\
+
+
+# The runtime: what the lines above call. It knows nothing of the spec.
+
+
+"""
+
+
+def emit_module(program: Program, head: list[str]) -> str:
+    """The source of a module whose `advantages(columns, groups, ...)` computes the program. head: its comments.
+
+    What the spec is comes first, and the runtime that it calls below it.
+    """
     body = _body(program)
-    lines = [support_source(body), ""]
-    if "EPS" in body:
-        lines += [f"EPS = {float(program.eps)!r}  # added to each standard deviation", ""]
-    head = [_ascii(" ".join(name.split()) or "advantages"), *([""] if about else [])]
-    head += [_ascii(line) for line in about.splitlines()[:20]]
-    head += [
-        "",
-        f"Compiled by rewardspec {version} from a spec with fingerprint {fingerprint}.",
-        "It needs torch alone.",
-    ]
-    return python_file(head, "\n" + "\n".join(lines) + "\n" + body)
+    imports = "\nimport math\n\nimport torch\n\n"
+    runtime = support_source(f"{body}\n{LAST}")
+    return python_file(head, imports + _constants(program, body) + body + RUNTIME + f"{runtime}\n\n{LAST}\n")
 
 
-def _ascii(text: str) -> str:
-    return "".join(c if ord(c) < 128 else "?" for c in text)[:100]
+def emit_split(program: Program, head: list[str], runtime: str) -> tuple[str, str]:
+    """The same in two modules: that of the spec, and its runtime, which is called `runtime` and lies beside it."""
+    body = f"{_body(program)}\n\n{LAST}\n"
+    used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
+    names = ", ".join(sorted((used & support_names()) | {"RolloutError"}))
+    imports = "\nimport torch\n\n" if "torch" in used else "\n"
+    imports += f"if __package__:\n    from .{runtime} import {names}\nelse:\n    from {runtime} import {names}\n\n"
+    about = ["The runtime of a module that rewardspec compiled. It needs torch alone."]
+    beside = python_file(about, "\nimport math\n\nimport torch\n\n\n" + support_source(body))
+    return python_file(head, imports + _constants(program, body) + body), beside
+
+
+def _constants(program: Program, body: str) -> str:
+    return f"EPS = {float(program.eps)!r}  # added to each standard deviation\n\n" if "EPS" in body else ""
 
 
 def _body(program: Program) -> str:

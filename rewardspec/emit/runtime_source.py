@@ -14,8 +14,8 @@ FILES = (
 
 
 @cache
-def _parts() -> tuple[str, dict[str, tuple[str, frozenset[str]]]]:
-    """The import line, and each top-level definition with its source and the names it uses."""
+def _parts() -> dict[str, tuple[str, frozenset[str]]]:
+    """Each top-level definition with its source and the names it uses."""
     parts = {}
     for file in FILES:
         text = (Path(__file__).parent / "runtime" / f"{file}.py").read_text(encoding="utf-8")
@@ -25,17 +25,17 @@ def _parts() -> tuple[str, dict[str, tuple[str, frozenset[str]]]]:
                 source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
                 names = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
                 parts[node.name] = (source, names)
-    return "import math\n\nimport torch", parts
+    return parts
 
 
 def support_names() -> set[str]:
     """All names that the support code can define in a module."""
-    return set(_parts()[1])
+    return set(_parts())
 
 
 def support_source(body: str) -> str:
     """The support code that `body` needs, directly or indirectly, in the order of `FILES`."""
-    head, parts = _parts()
+    parts = _parts()
     wanted: set[str] = set()
     queue = [n.id for n in ast.walk(ast.parse(body)) if isinstance(n, ast.Name)]
     while queue:
@@ -43,4 +43,4 @@ def support_source(body: str) -> str:
         if name in parts and name not in wanted:
             wanted.add(name)
             queue += parts[name][1]
-    return "\n\n\n".join([head, *(source for name, (source, _) in parts.items() if name in wanted)]) + "\n"
+    return "\n\n\n".join(source for name, (source, _) in parts.items() if name in wanted) + "\n"

@@ -32,7 +32,7 @@ def python_file(head: list[str], body: str) -> str:
 
     head: the comments, any text, without `# `. body: source.
     """
-    lines = ["# -*- coding: utf-8 -*-", *(f"# {comment(line)}".rstrip() for line in head)]
+    lines = ["# -*- coding: utf-8 -*-", *(f"# {comment(line)}".rstrip() for line in head if line)]
     return "\n".join(lines) + "\n" + body
 
 

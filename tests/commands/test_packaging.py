@@ -89,9 +89,10 @@ print(fn({"correct": [1, 0], "tokens": [5, 5]}, groups=2).advantages.tolist())
 """.replace("HOME", repr(str(home)))
     done = subprocess.run([python, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    command = [python, "-m", "rewardspec.cli", "check", str(home / "rewardspec/specs/gdpo")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
+    for arguments in (["check", str(home / "rewardspec/specs/gdpo"), "gdpo/math"], ["explain", "grpo"]):
+        command = [python, "-m", "rewardspec.cli", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr + done.stdout
 
 
 def test_in_process_function_is_the_written_module():

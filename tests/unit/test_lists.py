@@ -340,6 +340,6 @@ def test_gated_column_of_items_has_the_kernel_of_a_zscore(keys):
         f"components: {{correct: {{values: [0, 1]}}, tool: {{values: [0, 1], level: turn{keys}}}}}\n"
         "advantage: decoupled\n"
     )
-    body = spec.python.partition("# The columns that are read")[2]
+    body = spec.python.partition("# The runtime")[0]
     assert "segment_zscore" in body
     assert "segment_std" not in body

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rewardspec.cli import completing
-from rewardspec.cli.options import AllowPython, Dialect, File, Set, Trust, allowed_by, constants_of
+from rewardspec.cli.options import AllowPython, Dialect, File, Set, Trust, allowed_by, constants_of, refuse
 from rewardspec.cli.printing.lines import misuse, say
 from rewardspec.cli.reading import keep, loaded
 from rewardspec.text.shown import shown
@@ -27,6 +27,9 @@ def command(
             autocompletion=completing.words("trl", "verl", "openrlhf"),
         ),
     ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Write the runtime into a second file beside -o, and import it from there.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="With --target: overwrite other files.")] = False,
     dialect: Dialect = None,
     trust: Trust = False,
@@ -42,6 +45,7 @@ def command(
     rewardspec compile spec.yaml -o advantage.py
     """
     if target is not None:
+        refuse("cannot be combined with --target", **{"--split": split})
         _embed(file, target, output, force, dialect, set_, allowed_by(trust, allow_python), seed)
         return
     if seed is not None:
@@ -52,16 +56,23 @@ def command(
         misuse(
             f"{names} {'need' if ' and ' in names else 'needs'} --target: a module runs no functions, and -o replaces"
         )
-    source = loaded(file, set_, dialect).python
+    if split and (output is None or not output.stem.isidentifier() or output.suffix != ".py"):
+        misuse("--split writes two modules, of which one imports the other: give a file with -o, such as advantage.py")
+    spec = loaded(file, set_, dialect)
     if output is None:
-        typer.echo(source, nl=False)
+        typer.echo(spec.python, nl=False)
         return
-    keep(output, file)
-    try:
-        output.write_text(source, encoding="utf-8")
-    except OSError as error:
-        misuse(f"cannot write {shown(output)}: {error.strerror or error}")
-    say(f"wrote {shown(output)}", err=True)
+    runtime = f"{output.stem}_runtime"
+    own, *beside = spec.python_split(runtime) if split else (spec.python,)
+    files = {output: own, **{output.with_name(f"{runtime}.py"): text for text in beside}}
+    for path in files:
+        keep(path, file)
+    for path, text in files.items():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            misuse(f"cannot write {shown(path)}: {error.strerror or error}")
+        say(f"wrote {shown(path)}", err=True)
 
 
 def _embed(
