@@ -66,6 +66,29 @@ class Verdict:
         size = f" by a group of {self.counterexample.size}" if self.counterexample is not None else ""
         return f"<Verdict {self.name!r}: {self.status}{size}{f', {self.reason}' if self.reason else ''}>"
 
+    @property
+    def proved(self) -> bool:
+        return self.status == PROVED
+
+    @property
+    def refuted(self) -> bool:
+        return self.status == REFUTED
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "name": self.name,
+            "status": self.status,
+            "sizes": list(self.sizes),
+            "groups": self.groups,
+        }
+        if self.items is not None:
+            found["items"] = self.items
+        if self.reason:
+            found["reason"] = self.reason
+        if self.counterexample is not None:
+            found["counterexample"] = {**vars(self.counterexample), "size": self.counterexample.size}
+        return found
+
     def _repr_html_(self) -> str:
         title, group = f"{self.name}: {self.status}", self.counterexample
         if group is None:
