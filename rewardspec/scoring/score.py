@@ -137,7 +137,7 @@ class _Run:
         spec, path = self.scorer.spec, self.file.path
 
         def choose(keys: Keys) -> Names:
-            _check_names(path, list(keys.top), self.scorer.names, self.prefix)
+            check_names(path, list(keys.top), self.scorer.names, self.prefix)
             return Names.of(path, spec, keys, group_by, self.prefix)
 
         resumes = beside(self.output, SUFFIX).exists() and not self.restart  # its names are those of the whole file
@@ -179,7 +179,7 @@ class _Run:
         return gathered.table(), gathered
 
 
-def _check_names(path: Path, top: Sequence[str], names: Sequence[str], prefix: str) -> None:
+def check_names(path: Path, top: Sequence[str], names: Sequence[str], prefix: str) -> None:
     """Raise BadLog if a column that is added would overwrite one in the file."""
     found = {str(name) for name in top}
     taken = [prefix + name for name in (*names, ADVANTAGE) if prefix + name in found]

@@ -33,15 +33,23 @@ def command(
         ),
     ],
     rollouts: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="JSON lines or Parquet: `prompt`, `completion`, and the columns that the functions read.",
+            help="JSON lines or Parquet: `prompt`, `completion`, and the columns that the functions read. With "
+            "--engine ray also a folder, or a URI.",
             show_default=False,
+            metavar="PATH",
         ),
     ],
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", help="Write the scored rows here, Parquet or JSON lines.", show_default=False),
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write the scored rows here, Parquet or JSON lines; with --engine ray into a new folder.",
+            show_default=False,
+            metavar="PATH",
+        ),
     ],
     group_by: Annotated[
         str | None, typer.Option(help="The column that identifies the group.", show_default=False)
@@ -70,6 +78,25 @@ def command(
     only_failed: Annotated[
         bool, typer.Option("--only-failed", help="With --cache: ask again where there was no answer.")
     ] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="plain: this process and processes of its own. ray: a cluster, at RAY_ADDRESS or of this machine.",
+            autocompletion=completing.words("plain", "ray"),
+        ),
+    ] = "plain",
+    requests_per_minute: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="With --engine ray: the most that judges are asked, by all workers.", show_default=False
+        ),
+    ] = None,
+    tokens_per_minute: Annotated[
+        float | None,
+        typer.Option(
+            min=1, help="With --engine ray: the most tokens that judges read and write, about.", show_default=False
+        ),
+    ] = None,
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     key_host: Annotated[
@@ -87,6 +114,14 @@ def command(
     Rows keep their columns and get `scored/NAME` and `scored/advantage`. An interrupted run resumes where it stopped.
     Rows that cannot be scored are reported and written to a separate file.
     """
+    on_ray = _is_ray(engine)
+    if on_ray:
+        _refuse("ray", **{"--processes": processes, "--cache": cache, "--only-failed": only_failed or None})
+    else:
+        _refuse(engine, **{"--requests-per-minute": requests_per_minute, "--tokens-per-minute": tokens_per_minute})
+        uri = next((one for one in (rollouts, output) if "://" in one), None)
+        if uri is not None:
+            misuse(f"{shown(uri)} is no file of this machine: URIs are read with --engine ray")
     read = loaded(spec, set_)
     allowed = allowed_by(trust, allow_python)
     if allowed:
@@ -94,20 +129,38 @@ def command(
     _allow_key(key_host)
     try:
         with bar("scoring") as progress:
-            summary = score(
-                read,
-                rollouts,
-                output,
-                group_by,
-                total_steps,
-                progress,
-                allowed,
-                prefix,
-                restart,
-                processes,
-                cache,
-                only_failed,
-            )
+            if on_ray:
+                from rewardspec.scoring import ray
+
+                limited = requests_per_minute is not None or tokens_per_minute is not None
+                summary = ray.score(
+                    read,
+                    rollouts,
+                    output,
+                    group_by,
+                    total_steps,
+                    progress,
+                    allowed,
+                    prefix,
+                    restart,
+                    ray.Limits(requests_per_minute, tokens_per_minute) if limited else None,
+                    key_host,
+                )
+            else:
+                summary = score(
+                    read,
+                    Path(rollouts),
+                    Path(output),
+                    group_by,
+                    total_steps,
+                    progress,
+                    allowed,
+                    prefix,
+                    restart,
+                    processes,
+                    cache,
+                    only_failed,
+                )
     except KeyboardInterrupt:
         say(f"interrupted; run the same command to resume from {shown(output)}.partial", err=True)
         raise typer.Exit(130) from None
@@ -121,7 +174,7 @@ def command(
     _show(summary, rollouts, output)
 
 
-def _show(summary: Summary, rollouts: Path, output: Path) -> None:
+def _show(summary: Summary, rollouts: str, output: str) -> None:
     """Print the summary of a run; if no row was scored, end the command with status 1."""
     for number, reason in summary.bad[:20]:
         say(f"{shown(rollouts)}:{number}: skipped: {reason}", err=True)
@@ -139,6 +192,19 @@ def _show(summary: Summary, rollouts: Path, output: Path) -> None:
     say(f"wrote {summary.scored} rollouts in {summary.groups} groups to {shown(output)}")
     rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
     table(console(), None, ("reward", "mean", "missing"), rows)
+
+
+def _is_ray(engine: str) -> bool:
+    if engine not in ("plain", "ray"):
+        misuse(f"--engine {shown(engine)}: there are plain and ray")
+    return engine == "ray"
+
+
+def _refuse(engine: str, **given: object) -> None:
+    """End the command for options that an engine does not have."""
+    named = [option for option, value in given.items() if value is not None]
+    if named:
+        misuse(f"--engine {engine} has no {' and no '.join(named)}")
 
 
 def _allow_key(hosts: list[str]) -> None:

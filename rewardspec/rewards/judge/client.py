@@ -12,7 +12,7 @@ import math
 import random
 import re
 import zlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +44,15 @@ _TOO_LONG = re.compile(
 )
 _FILTERED = re.compile(r"content.?(filter|policy|management)", re.IGNORECASE)
 _DICE = random.Random()  # not the shared generator: draws from it would change a seeded run
+
+
+Permit = Callable[[int], Awaitable[None]]
+_permit: list[Permit] = []
+
+
+def ask_first(permit: Permit) -> None:
+    """Have every request of this process wait for a permit. It is given the request's tokens, about: see `_tokens`."""
+    _permit[:] = [permit]
 
 
 class EndpointError(RuntimeError):
@@ -202,6 +211,8 @@ async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str,
     content = json.dumps(body).encode()
     for attempt in range(endpoint.retries + 1):
         asked = 0.0
+        for permit in _permit:
+            await permit(_tokens(content, body))
         try:
             async with asyncio.timeout(endpoint.timeout):
                 answer = await _answer(client, endpoint, content)
@@ -219,6 +230,12 @@ async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str,
             pause = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * _DICE.uniform(0.5, 1.0)
             await asyncio.sleep(max(pause, min(asked, LONGEST_PAUSE) * _DICE.uniform(1.0, 1.1)))
     raise failure
+
+
+def _tokens(content: bytes, body: Mapping[str, Any]) -> int:
+    """The tokens that a request may take: four bytes each, and all that its answer may have."""
+    most = body.get("max_tokens") or body.get("max_completion_tokens") or 0
+    return len(content) // 4 + int(most)
 
 
 async def _answer(client: httpx.AsyncClient, endpoint: Endpoint, content: bytes) -> _Answer:
