@@ -17,6 +17,7 @@ from typing import Any, cast
 from rewardspec.logs.names import Keys
 from rewardspec.logs.parts import BATCH
 from rewardspec.logs.rows import BadLog
+from rewardspec.rewards.reward import ScoringError
 from rewardspec.scoring import remote
 from rewardspec.scoring.measure import Names
 from rewardspec.scoring.moments import InParts
@@ -167,6 +168,8 @@ class Run:
 
     def measure(self, folder: Place | None) -> None:
         """Measure all pieces. Names are chosen by the first rows, and again by all if a later key changes them."""
+        if self.scorer.spec.made is None:
+            raise ScoringError(f"{self.scorer.spec.name} is a variation without a text of its own: workers read texts")
         first = Keys()
         for part in self.source.parts(0, BATCH):
             first.add(part.rows())
