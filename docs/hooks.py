@@ -103,6 +103,8 @@ def _place(target: str, files: Files, config: MkDocsConfig) -> str | None:
         return ELSEWHERE.get(target) or FOLDERS[target]
     if (ROOT / target / "README.md").exists() and f"{target}/README.md" in ELSEWHERE:
         return ELSEWHERE[f"{target}/README.md"]
+    if target.startswith("rewardspec/lint/rules/"):
+        return f"reference/findings/{Path(target).stem.replace('_', '-')}.md"
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
     if not (ROOT / target).is_file():
