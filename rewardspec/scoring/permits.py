@@ -12,8 +12,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-NAME = "rewardspec judge permits"
-
 
 @dataclass
 class Permits:
