@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -15,6 +16,8 @@ from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import REDUCTIONS, SCANS
 from rewardspec.text.diagnostics import did_you_mean, shorten
 
+HUGE = re.compile(r"[eE][-+]?[\d_]{4,}")  # an exponent that a fraction would write out
+
 
 def read_rates(text: str) -> dict[str, Fraction]:
     """`correct=0.3,length=0.8` as numbers by name. Raises ValueError for anything else."""
@@ -22,7 +25,7 @@ def read_rates(text: str) -> dict[str, Fraction]:
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         try:
-            rate = Fraction(value) if len(value) <= 40 else None
+            rate = Fraction(value) if len(value) <= 40 and not HUGE.search(value) else None
         except (ValueError, ZeroDivisionError):
             rate = None
         if not equals or not name or rate is None or not 0 <= rate <= 1:

@@ -62,7 +62,7 @@ def is_log(name: str) -> bool:
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"([0-9]{1,18})", name)]
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"([0-9]{1,18})", name)]
 
 
 def _saved(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rewardspec.logs.rows import JSON_TEXT, PARQUET, BadLog, Unread, no_lines, row_of, unfolded, wrong_kind
+from rewardspec.logs.rows import JSON_TEXT, PARQUET, BadLog, Unread, no_lines, repeated, row_of, unfolded, wrong_kind
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import shown
 
@@ -166,7 +166,7 @@ class RolloutFile:
         except (pyarrow.ArrowException, OSError) as error:
             raise BadLog(f"{shown(self.path)} is not a readable Parquet file: {shorten(str(error), 80)}") from None
         names = self.schema.names
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = repeated(names)
         if twice is not None:
             raise BadLog(f"{shown(self.path)} has two columns called `{shorten(twice)}`")
         if not self.count:

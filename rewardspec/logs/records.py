@@ -12,7 +12,7 @@ from typing import Any
 
 from rewardspec.logs import weights_only
 from rewardspec.logs.format import ARROW, CSV, LINES, PARQUET, TORCH, Head
-from rewardspec.logs.rows import DEEPEST, JSON_TEXT, PACKED, BadLog, Unread, row_of, unfolded, unlike
+from rewardspec.logs.rows import DEEPEST, JSON_TEXT, PACKED, BadLog, Unread, repeated, row_of, unfolded, unlike
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import shown
 
@@ -138,7 +138,7 @@ def _csv(path: Path) -> Records:
         for cells in reader:
             if names is None:
                 names = cells
-                twice = next((name for name in names if names.count(name) > 1), None)
+                twice = repeated(names)
                 if twice is not None:
                     raise BadLog(f"{shown(path)} has two columns called `{shorten(twice)}`")
             elif len(cells) != len(names):
@@ -188,7 +188,7 @@ def _schema(path: Path, kind: str) -> tuple[list[str], dict[bytes, bytes]]:
     except (pyarrow.ArrowException, OSError) as error:
         raise BadLog(f"{shown(path)} is not a readable {kind} file: {shorten(str(error), 80)}") from None
     names = list(schema.names)
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = repeated(names)
     if twice is not None:
         raise BadLog(f"{shown(path)} has two columns called `{shorten(twice)}`")
     deep = next((f.name for f in schema if _depth(f.type) > DEEPEST), None)

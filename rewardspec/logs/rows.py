@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,11 @@ def no_lines(text: str) -> str:
     return "has no rollouts, which are JSON objects, one on each line"
 
 
+def repeated(names: Sequence[str]) -> str | None:
+    """The first of the names that is there more than once; None if they all differ."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
 class Twice(ValueError):
     """A JSON object has a key twice, and a reader would lose one of the values."""
 
@@ -72,8 +78,7 @@ def once(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     """The `object_pairs_hook` of JSON objects whose keys differ. Raises Twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise Twice(f"the key `{shorten(next(key for key in found if keys.count(key) > 1))}` appears twice")
+        raise Twice(f"the key `{shorten(repeated([key for key, _ in pairs]) or '')}` appears twice")
     return found
 
 

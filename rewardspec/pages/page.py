@@ -17,7 +17,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from rewardspec.logs.files import log_files
 from rewardspec.logs.outputs import BadPath, is_same, replace
+from rewardspec.logs.rows import BadLog
 from rewardspec.text.shown import shown
 
 HERE = Path(__file__).parent / "browser"
@@ -75,8 +77,16 @@ def check_page(output: Path, reads: Sequence[Path] = ()) -> None:
     if not output.absolute().parent.is_dir():
         raise BadPath(f"there is no folder {shown(output.absolute().parent)} to write {shown(output.name)} into")
     for path in reads:
-        if is_same(path, output):
-            raise BadPath(f"{shown(path)} is read and would be overwritten")
+        if is_same(path, output) or (output.exists() and path.is_dir() and _is_log_of(output, path)):
+            raise BadPath(f"{shown(output)} is read and would be overwritten")
+
+
+def _is_log_of(output: Path, folder: Path) -> bool:
+    """Whether an output that exists is a file of the log in a folder."""
+    try:
+        return any(is_same(path, output) for path in log_files([folder])[0])
+    except BadLog:  # the run is not read either
+        return False
 
 
 def write_page(output: Path, text: str) -> None:

@@ -26,6 +26,7 @@ from rewardspec.runs.moments import Moments, extremes
 FEWEST = 20  # rollouts, or groups, of which a rate is told
 FEWEST_STEPS = 6  # of which a trend is told
 MOST_SHOWN = 3  # groups of a remark
+MOST_OF_A_GROUP = 64  # rollouts that are shown of one: half of them with most advantage, half with least
 
 ERROR, WARNING = "error", "warning"
 
@@ -48,7 +49,8 @@ Row = dict[str, Any]
 class Remark:
     """A remark of the audit. rollouts: those that show it best, with step, group, file, row and values.
 
-    `rollout` is the place of a rollout in its step, from 0, and `group` that of its group.
+    `rollout` is the place of a rollout in its step, from 0, and `group` that of its group. Of a group of more than 64
+    those with most and with least advantage are shown, with its size as `group_size`.
     """
 
     code: str
@@ -68,6 +70,7 @@ class Best:
         """Keep a group if it shows more than one that is kept. other: the same rollouts under another spec."""
         if len(self.heap) < MOST_SHOWN or worth > self.heap[0][0]:
             at = np.flatnonzero(batch.of == group)
+            at = ends(batch, at)
             rows = shown(batch, number, at)
             if other is not None:
                 rows = [{**row, "advantage_b": float(other.advantages[i])} for row, i in zip(rows, at, strict=True)]
@@ -79,11 +82,20 @@ class Best:
         return tuple(row for _, _, rows in sorted(self.heap, key=lambda found: found[:2], reverse=True) for row in rows)
 
 
+def ends(batch: Batch, rows: Codes) -> Codes:
+    """Of the rollouts of a large group those with most and with least advantage, in their order."""
+    order = rows[np.argsort(batch.advantages[rows], kind="stable")]
+    half = MOST_OF_A_GROUP // 2
+    return np.sort(np.concatenate([order[:half], order[-half:]])) if len(rows) > MOST_OF_A_GROUP else rows
+
+
 def shown(batch: Batch, number: int, rows: Codes | Sequence[int]) -> list[Row]:
     """Rollouts of a step, with what the spec made of them."""
     found = []
     for i in map(int, rows):
         row: Row = {"step": number, "group": int(batch.of[i]), "rollout": i}
+        if (size := int(batch.sizes[batch.of[i]])) > len(rows):
+            row["group_size"] = size
         if batch.step.places:
             path, line = batch.step.places[i]
             row |= {"file": str(path), "row": line}
@@ -258,9 +270,11 @@ def of_steps(steps: Sequence[StepHealth]) -> Iterator[Remark]:
             dead = [float(np.mean([s.groups_without_signal for s in part])) for part in (first, last)]
             message = (
                 f"the batch's normalisation multiplies advantages by {before:.3g} in the first third of the run and by "
-                f"{after:.3g} in the last, as groups without signal go from {dead[0]:.0%} to {dead[1]:.0%}: what is "
-                "left grows. `decoupled` has no such step"
+                f"{after:.3g} in the last, as groups without signal go from {dead[0]:.0%} to {dead[1]:.0%}"
             )
+            if dead[1] > dead[0]:
+                message += ": what is left grows"
+            message += ". `decoupled` has no such step"
             yield Remark("batch-step-amplifies", WARNING, message)
 
 
@@ -283,7 +297,9 @@ class Audit:
     def add(self, batch: Batch, number: int) -> None:
         for check in self.checks:
             check.add(batch, number)
-        self.broken.add(batch, number, partial(self.asked.columns, batch.step), lambda rows: shown(batch, number, rows))
+        self.broken.add(
+            batch, number, partial(self.asked.columns, batch.step), lambda rows: shown(batch, number, ends(batch, rows))
+        )
 
     def found(self, steps: Sequence[StepHealth], components: Sequence[ComponentHealth]) -> tuple[Remark, ...]:
         groups = sum(step.groups for step in steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -301,9 +302,12 @@ def numbers(x: Any) -> Numbers:
 
 
 def _length(tokens: Any) -> float:
-    """The tokens of a rollout; of a list, such as its turns, their sum."""
-    found = [tokens] if not isinstance(tokens, list) else tokens
-    return float("nan") if None in found else float(sum(found))
+    """The tokens of a rollout; of a list, such as its turns, their sum; NaN of what is no number."""
+    try:
+        total = float(sum(tokens if isinstance(tokens, list) else [tokens]))
+    except (TypeError, ValueError, OverflowError):  # a log can have texts, lists of lists or gaps there
+        return float("nan")
+    return total if isfinite(total) else float("nan")
 
 
 def _sum(values: Numbers, rows: Codes, count: int) -> Numbers:

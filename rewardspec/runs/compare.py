@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rewardspec.runs.audit import Best, Row
 from rewardspec.runs.batches import Batch
 
+MOST_PAIRED = 1024  # rollouts of a group whose order is compared: pairs are as many as its square
 SAME = 1e-5  # of advantages that are computed in float32, relative to the larger where that is above 1
 
 
@@ -19,7 +20,8 @@ class AgainstAnother:
     """What changes between the first spec, A, and the second, B, on the same rollouts.
 
     changed, sign_flips: the fraction of rollouts whose advantage changes, or changes sign. same_order: of the pairs of
-    rollouts of a group, the fraction that A and B order alike (above, below or equal); None without pairs. revived,
+    rollouts of a group, the fraction that A and B order alike (above, below or equal); None without pairs.
+    Of a group of more than 1,024, as many rollouts are paired, evenly spaced. revived,
     killed: how many groups are dead under A and live under B, and the other way round. rollouts: the groups that
     change most.
     """
@@ -51,6 +53,8 @@ class Comparison:
         order = np.argsort(a.of, kind="stable")
         for size in np.unique(a.sizes):
             rows = order[np.isin(a.of[order], np.flatnonzero(a.sizes == size))].reshape(-1, size)
+            if size > MOST_PAIRED:
+                rows, size = rows[:, np.linspace(0, size - 1, MOST_PAIRED).astype(int)], MOST_PAIRED
             for at in range(0, len(rows), max(1, 2**20 // size**2)):
                 some = rows[at : at + max(1, 2**20 // size**2)]
                 upper = np.triu_indices(size, 1)

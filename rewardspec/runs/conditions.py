@@ -19,10 +19,14 @@ OF_DIFFERENCE = tuple(f.name for f in fields(AgainstAnother) if f.name != "rollo
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition as it was written, and whether it holds of a replay: if so, the words that say why."""
+    """A condition as it was written, and whether it holds of a replay: if so, the words that say why.
+
+    unknown: whether a replay lacks the number that it compares, so that it neither holds nor does not.
+    """
 
     text: str
     holds: Callable[[RunReplay], str | None]
+    unknown: Callable[[RunReplay], bool] = lambda found: False
 
 
 def condition_of(text: str) -> Condition:
@@ -51,7 +55,7 @@ def condition_of(text: str) -> Condition:
         value = _value(found, name)
         return f"{name} is {value:.4g}" if value is not None and compare(value, limit) else None
 
-    return Condition(text, holds)
+    return Condition(text, holds, lambda found: _value(found, name) is None)
 
 
 def _remarks(found: RunReplay, wanted: Callable[..., bool]) -> str | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 from rewardspec.function import AdvantageFunction
@@ -96,7 +97,10 @@ def _value(column: Column, text: str) -> Any:
     if column.domain.symbols is not None or (column.domain.ids and not text.lstrip("-").isdigit()):
         return text
     try:
-        return float(Fraction(text))
+        value = float(Fraction(text)) if "/" in text else float(text)
+        if not isfinite(value):
+            raise ValueError
+        return value
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ValueError(f"has {shorten(text)!r}: it must be a number") from None
 

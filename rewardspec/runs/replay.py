@@ -124,7 +124,7 @@ class _Pass:
         self.steps: list[StepHealth] = []
         self.components, self.audit = Components(spec), Audit(self.asked)
         self.by = None if by is None else By(by)
-        self.compared, self.largest = 0, 0.0
+        self.compared, self.largest, self.infinite = 0, 0.0, 0
 
     def add(self, batch: Batch, number: int) -> None:
         self.steps.append(health(batch, number, self.asked.measures.normalised))
@@ -134,7 +134,8 @@ class _Pass:
             self.by.add(batch)
         theirs = None if batch.step.advantages is None else _logged(batch.step.advantages, batch.items)
         if theirs is not None:
-            apart = np.abs(theirs - batch.values)[~np.isnan(theirs)]
+            self.infinite += int(np.isinf(theirs).sum())
+            apart = np.abs(theirs - batch.values)[np.isfinite(theirs)]
             self.compared += len(apart) if batch.items is None else len(batch.of)
             self.largest = max(self.largest, float(apart.max(initial=0.0)))
 
@@ -144,6 +145,8 @@ class _Pass:
         if self.asked.unmeasured:
             names = ", ".join(f"`{shorten(name)}`" for name in self.asked.unmeasured)
             yield f"the log has no column {names}, which the outcome reads: nothing is known of right and wrong"
+        if self.infinite:
+            yield f"the log has {self.infinite:,} infinite advantages, which are not compared"
         if self.asked.carried:
             yield "its state begins at its first value, and steps that were not logged did not change it"
 

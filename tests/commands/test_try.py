@@ -95,6 +95,7 @@ def test_items_are_lists(tried):
         (("correct",), ["write NAME=VALUE"]),
         (("correct=1", "correct=0"), ["given twice"]),
         (("correct=1/0", "tokens=1e999"), ["`correct` has '1/0'", "`tokens` has '1e999'"]),
+        (("correct=nan", "tokens=1e9999999999,inf"), ["`correct` has 'nan'", "`tokens` has '1e9999999999'"]),
     ],
 )
 def test_what_is_wrong_is_said_at_once(tried, given, said):

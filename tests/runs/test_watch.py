@@ -17,6 +17,7 @@ components: {correct: {values: [0, 1]}, tidy: {values: [0, 1]}}
 outcome: correct >= 1
 advantage: decoupled
 """
+PROGRESS = SPEC.replace("tidy: {values: [0, 1]}", "tidy: {values: [0, 1], weight: 1 - progress / 2}")
 
 
 def lines(step, correct=(1, 0, 0, 1)):
@@ -100,3 +101,13 @@ def test_the_command_prints_steps_and_ends_with_the_status_of_the_audit(tmp_path
         assert ("warning[component-dead]" in done.stdout) == bool(status)
     done = CliRunner().invoke(app, ["watch", str(tmp_path / "none"), *arguments])
     assert done.exit_code == 2 and "no step of a run was seen" in done.stderr
+
+
+def test_a_schedule_over_a_run_of_unknown_length_is_not_watched(tmp_path):
+    (tmp_path / "spec.yaml").write_text(PROGRESS)
+    (tmp_path / "log.jsonl").write_text(lines(1) + lines(2))
+    arguments = [str(tmp_path / "log.jsonl"), "--spec", str(tmp_path / "spec.yaml"), "--every", "0.1", "--idle", "0.1"]
+    arguments += ["--columns", "group=group"]
+    done = CliRunner().invoke(app, ["watch", *arguments])
+    assert done.exit_code == 2 and "--total-steps" in done.stderr
+    assert CliRunner().invoke(app, ["watch", *arguments, "--total-steps", "9"]).exit_code == 0

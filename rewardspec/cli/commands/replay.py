@@ -117,7 +117,10 @@ def command(
     held = [(condition.text, why) for condition in conditions if (why := condition.holds(found))]
     for text, why in held:
         say(f"--fail-on {text}: {why}", err=True)
-    raise typer.Exit(1 if held else 0)
+    unknown = [condition.text for condition in conditions if condition.unknown(found)]
+    for text in unknown:
+        say(f"--fail-on {text}: not known of this run", err=True)
+    raise typer.Exit(1 if held else 2 if unknown else 0)
 
 
 def spec_of(run: Run, sets: bool, dialect: str | None = None) -> Spec:

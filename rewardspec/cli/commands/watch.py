@@ -61,7 +61,12 @@ def command(
         for opened, step in growing(run, opener, every=every, idle=idle):
             if under is None:
                 length = total_steps or opened.total_steps
-                under = Replaying([given or spec_of(opened, bool(set_))], total_steps=length)
+                one = given or spec_of(opened, bool(set_))
+                if length is None and {"progress", "total_steps"} & one.needs:
+                    misuse(
+                        f"{one.name} reads how long training is, which a run that grows does not say: --total-steps N"
+                    )
+                under = Replaying([one], total_steps=length)
             under.add(step)
             found = under.found(opened).specs[0]
             say(step_line(found.steps[-1]))
@@ -75,6 +80,8 @@ def command(
         misuse(str(error))
     if under is None or opened is None or not under.steps:
         misuse("no step of a run was seen")
-    audit = under.found(opened).specs[0].audit
-    show_audit(audit)
-    raise typer.Exit(1 if audit else 0)
+    found = under.found(opened).specs[0]
+    for note in found.notes:
+        say(note)
+    show_audit(found.audit)
+    raise typer.Exit(1 if found.audit else 0)

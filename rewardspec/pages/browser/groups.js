@@ -14,7 +14,9 @@ function groupList(rows, texts, headOfB = null) {
 function oneGroup(rows, texts, headOfB) {
   const [first] = rows;
   const right = rows.filter((row) => row.right).length;
-  const said = [several(rows.length, "rollout"), ...("right" in first ? [`${right} right`] : [])];
+  const whole = first.group_size ?? rows.length;
+  const size = whole > rows.length ? `${count(rows.length)} of ${several(whole, "rollout")}` : several(whole, "rollout");
+  const said = [size, ...("right" in first ? [`${right} right`] : [])];
   const made = el(
     "details",
     { class: "group" },

@@ -1,0 +1,124 @@
+"""Logs of a shape that nobody meant: columns of another type, infinities, one huge group, an output inside the log."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import rewardspec
+from rewardspec.cli import app
+from rewardspec.groups.rates import read_rates
+from rewardspec.logs.files import log_files
+from rewardspec.logs.outputs import BadPath
+from rewardspec.logs.rows import Unread, repeated, row_of
+from rewardspec.logs.run import Run, Step
+from rewardspec.pages.page import check_page
+from rewardspec.runs.audit import MOST_OF_A_GROUP, of_steps
+from rewardspec.runs.compare import MOST_PAIRED
+from rewardspec.runs.health import StepHealth
+from rewardspec.runs.replay import replay
+
+SPEC = """\
+rewardspec: 1
+name: one
+components: {correct: {values: [0, 1]}, brief: {range: [0, 1]}}
+outcome: correct >= 1
+advantage: grpo
+"""
+
+
+def run_of(groups, advantages=None, **columns):
+    step = Step(1, groups, {name: [*values] for name, values in columns.items()}, advantages, ())
+    return Run((), "test", (), lambda: iter([step]))
+
+
+@pytest.mark.parametrize("tokens", ["many", [[1], [2]], {"n": 1}, float("inf"), 10**400, [3, None]])
+def test_tokens_that_are_no_numbers_are_no_lengths(tokens):
+    columns = {"correct": [1, 0, 1, 0], "brief": [0.5, 0.1, 0.2, 0.3], "tokens": [tokens] * 4}
+    found = replay(run_of(list("aabb"), **columns), [rewardspec.loads(SPEC)]).specs[0]
+    assert all(component.with_length is None for component in found.components)
+
+
+def test_infinite_advantages_of_a_log_are_told_and_not_compared():
+    run = run_of(list("aabb"), [float("inf"), 0.0, None, 0.0], correct=[1, 0, 0, 0], brief=[1, 0, 0, 0])
+    found = replay(run, [rewardspec.loads(SPEC)])
+    assert found.specs[0].logged.rollouts == 2 and found.specs[0].notes == (
+        "the log has 1 infinite advantages, which are not compared",
+    )
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_huge_group_is_compared_and_shown_in_part():
+    rng, n = np.random.default_rng(0), 4000
+    correct, brief = (rng.random(n) < 0.5).astype(float), rng.random(n)
+    other = SPEC.replace("name: one", "name: two").replace(
+        "brief: {range: [0, 1]}", "brief: {range: [0, 1], weight: -1}"
+    )
+    specs = [rewardspec.loads(SPEC), rewardspec.loads(other)]
+    found = replay(run_of(["a"] * n, correct=correct.tolist(), brief=brief.tolist()), specs)
+    assert found.difference is not None and len(found.difference.rollouts) == MOST_OF_A_GROUP
+    assert {row["group_size"] for row in found.difference.rollouts} == {n}
+    shown = [row["advantage"] for row in found.difference.rollouts]
+    sums = correct + brief
+    assert max(shown) == pytest.approx((sums.max() - sums.mean()) / sums.std(ddof=1), rel=1e-3)
+    assert min(shown) == pytest.approx((sums.min() - sums.mean()) / sums.std(ddof=1), rel=1e-3)
+    some = np.linspace(0, n - 1, MOST_PAIRED).astype(int)
+    i, j = np.triu_indices(MOST_PAIRED, 1)
+    x, y = (correct + brief)[some], (correct - brief)[some]
+    alike = np.mean(np.sign(x[i] - x[j]) == np.sign(y[i] - y[j]))
+    assert found.difference.same_order == pytest.approx(alike, abs=1e-3)
+
+
+@pytest.mark.parametrize(("dead", "said"), [((0.2, 0.6), True), ((0.6, 0.2), False)])
+def test_dead_groups_are_named_as_the_cause_only_where_they_grow(dead, said):
+    def at(k):
+        late = k >= 6
+        values = dict.fromkeys(StepHealth.__dataclass_fields__)
+        values |= {"step": k, "rollouts": 8, "groups": 2, "groups_without_signal": dead[late]}
+        return StepHealth(**{**values, "batch_factor": 3.0 if late else 1.0})
+
+    (remark,) = of_steps([at(k) for k in range(9)])
+    assert remark.code == "batch-step-amplifies" and ("what is left grows" in remark.message) == said
+
+
+def test_a_page_does_not_overwrite_a_log_inside_the_folder_that_is_read(tmp_path):
+    log = tmp_path / "run" / "001.jsonl"
+    log.parent.mkdir()
+    log.write_text("{}\n")
+    (tmp_path / "link").symlink_to(log)
+    for output in (log, tmp_path / "link"):
+        with pytest.raises(BadPath, match="is read and would be overwritten"):
+            check_page(output, [log.parent])
+    check_page(log.parent / "page.html", [log.parent])
+
+
+def test_a_condition_whose_number_is_not_known_is_not_passed(tmp_path):
+    rows = [{"step": 1, "group": i // 2, "correct": i % 2, "brief": 0.5} for i in range(4)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    replayed = ["replay", str(tmp_path / "log.jsonl"), "--from", "table", "--spec", str(tmp_path / "spec.yaml")]
+    for condition, status in (("sign_flips > 0.5", 2), ("right > 0.1, batch_factor > 2", 1), ("right > 0.9", 0)):
+        done = CliRunner().invoke(app, [*replayed, "--fail-on", condition])
+        assert done.exit_code == status, done.output
+        assert ("not known" in done.stderr) == (condition != "right > 0.9")
+
+
+def test_many_columns_are_looked_through_once():
+    names = [f"column {i}" for i in range(60_000)]
+    assert repeated(names) is None and repeated([*names, *names[-2:]]) == names[-2]
+    row = row_of("{" + ",".join(f'"{name}":0' for name in [*names, names[7]]) + "}")
+    assert isinstance(row, Unread) and "`column 7` appears twice" in row.reason
+
+
+def test_files_are_ordered_by_digits_of_any_kind(tmp_path):
+    for name in ("1²3.jsonl", "10.jsonl", "9.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    assert [path.name for path in log_files([Path(tmp_path)])[0]] == ["1²3.jsonl", "9.jsonl", "10.jsonl"]
+
+
+@pytest.mark.parametrize("rate", ["1e-9999999999", "1e9_999_999", "1e99999"])
+def test_a_rate_with_a_huge_exponent_is_refused(rate):
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        read_rates(f"correct={rate}")
