@@ -24,7 +24,7 @@ from rewardspec.runs.health import StepHealth
 from rewardspec.runs.moments import Moments, extremes
 
 FEWEST = 20  # rollouts, or groups, of which a rate is told
-FEWEST_STEPS = 6  # of which a trend is told
+FEWEST_STEPS = 12  # of which a trend is told: four in each third
 MOST_SHOWN = 3  # groups of a remark
 MOST_OF_A_GROUP = 64  # rollouts that are shown of one: half of them with most advantage, half with least
 

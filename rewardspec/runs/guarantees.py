@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rewardspec.function import AdvantageFunction
 from rewardspec.groups.question import Question
-from rewardspec.ir.exact import GroupEvaluator, items_of
+from rewardspec.ir.exact import GroupEvaluator, is_unknown, items_of
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import Allowance
@@ -41,6 +41,7 @@ class _Promise:
     suspects: int = 0
     decided: int = 0
     broken: int = 0
+    open: int = 0  # too close to call
     rows: list[Row] = field(default_factory=list)  # of those that are shown
 
 
@@ -71,10 +72,13 @@ class Broken:
     def add(self, batch: Batch, number: int, columns: Columns, show: Callable[[Rows], list[Row]]) -> None:
         """Look at a batch. columns: function to the values of columns. show: function to rollouts as they are told."""
         total, allowance = max(self.total_steps or 0, number) or None, Allowance()
-        for name, promise in list(self.promises.items()):
+        for name, promise in self.promises.items():
+            if name in self.unseen:
+                continue
             if lacks := lacking(batch.step, promise.function.spec.columns):
-                self.unseen[name] = f"the log has no column {', '.join(f'`{shorten(one)}`' for one in lacks)}"
-                del self.promises[name]
+                since = f" from step {number} on" if promise.seen else ""
+                names = ", ".join(f"`{shorten(one)}`" for one in lacks)
+                self.unseen[name] = f"the log has no column {names}{since}"
                 continue
             given = columns(promise.function.spec.columns)
             found = promise.function(given, batch.of, step=number, total_steps=total).advantages.numpy()
@@ -86,14 +90,16 @@ class Broken:
                     break
                 promise.decided += 1
                 rows = np.flatnonzero(batch.of == group)
-                if not self._breaks(promise.node, columns, rows, number, total):
+                breaks = self._breaks(promise.node, columns, rows, number, total)
+                promise.open += breaks is None
+                if not breaks:
                     continue
                 promise.broken += 1
                 if promise.broken <= MOST_SHOWN:
                     promise.rows += show(rows)
 
-    def _breaks(self, node: Node, columns: Columns, rows: Rows, number: int, total: int | None) -> bool:
-        """Whether a group breaks a guarantee, in exact arithmetic; False where that is too close to call."""
+    def _breaks(self, node: Node, columns: Columns, rows: Rows, number: int, total: int | None) -> bool | None:
+        """Whether a group breaks a guarantee, in exact arithmetic; None where that is too close to call."""
         read = [n for n in walk([node]) if n.op == "column"]
         given = columns(tuple(n.attributes[0] for n in read))
         fine = [n for n in read if n.level >= Level.ROLLOUT]
@@ -106,8 +112,20 @@ class Broken:
             rollouts = [tuple(values[n][k] for n in fine) for k in range(len(rows))]
             found = GroupEvaluator(node, fine, moment)(rollouts, coarse)
         except Inexact:
-            return False
-        return any(v == 0 for value in found for v in items_of(value) if isinstance(v, Fraction | int))
+            return None
+        if any(v == 0 for value in found for v in items_of(value) if isinstance(v, Fraction | int)):
+            return True
+        return None if any(map(is_unknown, found)) else False
+
+    def notes(self) -> Iterator[str]:
+        """What was not looked at, or not decided, in words."""
+        for name, reason in self.unseen.items():
+            yield f"the guarantee {name!r} was not looked at: {reason}"
+        for name, promise in self.promises.items():
+            left = promise.suspects - promise.decided + promise.open
+            if left:
+                groups = f"{left} groups" if left > 1 else "a group"
+                yield f"the guarantee {name!r} may be broken in {groups} more, which exact arithmetic did not decide"
 
     def found(self) -> Iterator[tuple[str, list[Row]]]:
         """What was broken, in words, with the rollouts that show it."""

@@ -140,8 +140,7 @@ class _Pass:
             self.largest = max(self.largest, float(apart.max(initial=0.0)))
 
     def notes(self) -> Iterator[str]:
-        for name, reason in self.audit.broken.unseen.items():
-            yield f"the guarantee {name!r} was not looked at: {reason}"
+        yield from self.audit.broken.notes()
         if self.asked.unmeasured:
             names = ", ".join(f"`{shorten(name)}`" for name in self.asked.unmeasured)
             yield f"the log has no column {names}, which the outcome reads: nothing is known of right and wrong"

@@ -1,6 +1,7 @@
 """A run replayed: every number against one computed here in NumPy, and the audit of runs with a planted fault."""
 
 import json
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import rewardspec
 from rewardspec.logs.rows import BadLog
 from rewardspec.logs.run import Run, Step
+from rewardspec.runs import guarantees
 from rewardspec.runs.conditions import condition_of
 from rewardspec.runs.moments import Moments
 from rewardspec.runs.replay import replay
@@ -307,6 +309,32 @@ def test_an_outcome_that_was_not_logged_is_said():
         "the guarantee 'right above wrong' was not looked at: the log has no column `solved`",
         "the log has no column `solved`, which the outcome reads: nothing is known of right and wrong",
     )
+
+
+def test_what_was_seen_of_a_guarantee_stays_when_its_column_ends():
+    spec = rewardspec.loads(
+        SPEC + "signals: {extra: {values: [0, 1]}}\nguarantees: {never: extra == 1 or advantage <= 0}\n"
+    )
+
+    def ends(rng, k, n):
+        return drawn(rng, k, n) | ({"extra": [0.0] * n} if k < 3 else {})
+
+    found = replay(run_of(ends), [spec]).specs[0]
+    assert [r.code for r in found.audit][:1] == ["guarantee-broken"]
+    assert "the guarantee 'never' was not looked at: the log has no column `extra` from step 3 on" in found.notes
+
+
+def test_groups_that_exact_arithmetic_does_not_decide_are_counted(monkeypatch):
+    monkeypatch.setattr(guarantees, "MOST_DECIDED", 3)
+    found = replay(run_of(drawn), [rewardspec.loads(SPEC + "guarantees: {never: advantage <= 0}\n")]).specs[0]
+    (note,) = found.notes
+    (left,) = re.findall(r"may be broken in (\d+) groups more", note)
+    assert "at least 3 of" in found.audit[0].message and int(left) > 3
+    monkeypatch.setattr(guarantees.Broken, "_breaks", lambda *_: None)
+    found = replay(run_of(drawn), [rewardspec.loads(SPEC + "guarantees: {never: advantage <= 0}\n")]).specs[0]
+    (note,) = found.notes
+    assert re.findall(r"in (\d+) groups more", note) == [str(int(left) + 3)]
+    assert "guarantee-broken" not in [r.code for r in found.audit]
 
 
 def test_groups_by_the_value_of_a_column():
