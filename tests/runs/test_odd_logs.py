@@ -79,7 +79,7 @@ def test_dead_groups_are_named_as_the_cause_only_where_they_grow(dead, said):
         values |= {"step": k, "rollouts": 8, "groups": 2, "groups_without_signal": dead[late]}
         return StepHealth(**{**values, "batch_factor": 3.0 if late else 1.0})
 
-    (remark,) = of_steps([at(k) for k in range(9)])
+    (remark,) = of_steps([at(k) for k in range(12)])
     assert remark.code == "batch-step-amplifies" and ("what is left grows" in remark.message) == said
 
 

@@ -321,7 +321,7 @@ def test_what_was_seen_of_a_guarantee_stays_when_its_column_ends():
 
     found = replay(run_of(ends), [spec]).specs[0]
     assert [r.code for r in found.audit][:1] == ["guarantee-broken"]
-    assert "the guarantee 'never' was not looked at: the log has no column `extra` from step 3 on" in found.notes
+    assert "the guarantee 'never' was not looked at: the log has no column `extra` from step 4 on" in found.notes
 
 
 def test_groups_that_exact_arithmetic_does_not_decide_are_counted(monkeypatch):
