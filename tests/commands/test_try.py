@@ -35,7 +35,7 @@ advantage: center(useful) + center(correct)
 def tried(tmp_path):
     def run(*arguments, spec=SPEC, status=0):
         (tmp_path / "spec.yaml").write_text(spec)
-        done = CliRunner().invoke(app, ["try", str(tmp_path / "spec.yaml"), *arguments])
+        done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["try", str(tmp_path / "spec.yaml"), *arguments])
         assert done.exit_code == status, done.output
         assert done.exception is None or isinstance(done.exception, SystemExit)
         return json.loads(done.stdout) if "json" in arguments else done.output

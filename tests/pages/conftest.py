@@ -10,9 +10,12 @@ OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "
 OPTIONS += ["--disable-sync", "--no-first-run"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """One process of Chromium; its profile is new, and goes away with it."""
+    """One process of Chromium; its profile is new, and goes away with it.
+
+    It ends with its module: while Playwright runs, an event loop does, which other tests must not see.
+    """
     sync_api = pytest.importorskip("playwright.sync_api")
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:

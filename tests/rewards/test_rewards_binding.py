@@ -334,7 +334,7 @@ def test_score_takes_up_what_was_interrupted(folder, monkeypatch):
     monkeypatch.setattr(rewards.Scorer, "measure", stops)
     assert score(folder).exit_code != 0 and not (folder / "scored.parquet").exists()
     result = score(folder)
-    assert "resumed: 256 rows" in result.output
+    assert "resumed: 254 rows" in result.output  # of 256, two cannot be measured
     assert read(folder / "scored.parquet") == expected and whole.exit_code == 0
 
 
