@@ -19,6 +19,8 @@ PIP := $(BIN)/python $(INSTALL)
 export HF_HUB_OFFLINE := 1
 # Tests start Python some hundred times; where it may not write bytecode, it compiles the package each time.
 unexport PYTHONDONTWRITEBYTECODE
+# Tests run beside each other: threads of their own would wait for each other, which costs processor time.
+export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo docs check lint test test-main browser fuzz test-openrlhf test-processors test-rounding bench clean
 
