@@ -30,7 +30,7 @@ demo: $(VENV)/.core  ## the main job: check, compile and run the GDPO specs, cou
 docs: $(VENV)/.check  ## the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-check: lint  ## a verdict in two or three minutes, no trainers needed: lint, and the tests that take a moment
+check: lint  ## a verdict in a minute or so, no trainers needed: lint, and the tests that take a moment
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(filter-out tests/trainers tests/random,$(FOLDERS))
 
 # Both environments are installed at once. Lint, OpenRLHF's tests and those of rounding run beside the rest; what each

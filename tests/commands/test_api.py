@@ -50,6 +50,7 @@ def test_missing_file_says_so(tmp_path):
             use(tmp_path / "none.yaml")
 
 
+@pytest.mark.slow
 def test_check_says_what_the_command_says(tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text(BAD)

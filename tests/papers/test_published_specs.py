@@ -98,6 +98,7 @@ def test_no_two_methods_have_one_name():
     assert len({path.stem for path in FILES}) == len(FILES)
 
 
+@pytest.mark.slow
 @EVERY_SPEC
 def test_spec_says_what_it_is_and_runs(path):
     spec = rewardspec.load(path)
@@ -133,6 +134,7 @@ def test_spec_goes_with_every_dialect(path):
         assert torch.isfinite(out.advantages).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [None, *dialects()])
 @pytest.mark.parametrize("scheme", [name for name in prelude().values if name not in ("measured", "total")])
 def test_no_dialect_makes_advantage_out_of_rounding(dialect, scheme):

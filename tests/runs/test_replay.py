@@ -387,6 +387,7 @@ advantage: center(useful) * scale
 # Suggestions
 
 
+@pytest.mark.slow
 def test_suggestions_leave_fewer_dead_groups_and_are_what_they_say():
     """Two weights that cancel: right and long is worth as much as wrong and brief."""
 
@@ -409,6 +410,7 @@ def test_suggestions_leave_fewer_dead_groups_and_are_what_they_say():
         assert (one.groups_without_signal, one.was) == (pytest.approx(dead), 1.0) and dead < 1
 
 
+@pytest.mark.slow
 def test_no_suggestion_breaks_a_guarantee_that_is_kept():
     run = run_of(lambda *a: drawn(*a) | {"brief": a[0].integers(0, 2, a[2])}, steps=3)
     spec = rewardspec.loads(GATED.replace("range", "values").replace("decoupled", "grpo") + PROMISE)

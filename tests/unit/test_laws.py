@@ -43,6 +43,7 @@ def column(values, kind):
 KINDS = pytest.mark.parametrize("kind", ["list", "float16", "bfloat16", "float32", "float64"])
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("value", [0.1, 0.7, 1e6 + 0.1, -1 / 3])
 @EVERY_SCHEME
@@ -94,6 +95,7 @@ def test_weighted_sums_that_differ_by_rounding_have_no_spread(scheme, kind):
     assert advantages(spec(scheme, "abc", a=0.1, b=0.7), columns, 4).tolist() == [0] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["list", "float32", "float64"])
 @pytest.mark.parametrize(
     "expression",
@@ -110,6 +112,7 @@ def test_rounding_is_no_spread_in_expressions(expression, kind):
         assert advantages(spec(expression, "ab"), two_that_sum_to(total, kind), 4).tolist() == [0] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["list", "float32", "float64"])
 @pytest.mark.parametrize(
     "expression",
@@ -152,6 +155,7 @@ def test_spread_beyond_rounding_counts(kind):
 # 2. Fewer than two values have no spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ddof", [0, 1])
 @EVERY_SCHEME
 def test_groups_of_one_have_advantage_zero(scheme, ddof):

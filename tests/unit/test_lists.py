@@ -270,6 +270,7 @@ components: {correct: {values: [0, 1]}}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["center", "loo", "zscore"])
 @pytest.mark.parametrize("options", ["", ", where=c > 0", ", by=c", ", over=rollout", ", over=batch"])
 def test_items_that_differ_by_rounding_have_no_spread(function, options):

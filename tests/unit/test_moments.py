@@ -84,6 +84,7 @@ def test_what_needs_the_batch_in_one_place_is_refused(advantage, says):
         InParts(rewardspec.loads(SPEC.replace("ADVANTAGE", advantage).replace("KEEP", "1")))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=5), max_size=5))
 def test_moments_of_parts_are_those_of_all(parts):

@@ -128,6 +128,7 @@ ITEMS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ITEMS)
 def test_any_column_of_lists_ids_and_names(name):
     """As a column, as the value of a rollout, and as an item."""

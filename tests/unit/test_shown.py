@@ -143,6 +143,7 @@ def test_errors_and_names_are_harmless_in_python_as_well(folder):
     assert harmless(inert(str(error.value)))
 
 
+@pytest.mark.slow
 @settings(max_examples=200 * FUZZ)
 @given(st.text(st.characters(), max_size=60), st.sampled_from(["", "::", " ::error::", "##[", "##vso[", "\x1b[1m::x"]))
 def test_whatever_is_printed_is_harmless(text, start):
