@@ -98,6 +98,15 @@ def loaded(path: Path, settings: list[str], dialect: str | None = None) -> Spec:
     return spec
 
 
+def under(spec: Spec, scheme: str) -> Spec:
+    """The spec with another advantage and the same constants; errors end the command."""
+    found, report = check_source(spec.source, {} if spec.made is None else spec.made.constants, scheme)
+    if found is None:
+        complain(report.sorted())
+        raise typer.Exit(1)
+    return found
+
+
 def complain(diagnostics: Iterable[Diagnostic]) -> None:
     """Print diagnostics on stderr."""
     for diagnostic in diagnostics:

@@ -19,7 +19,6 @@ from rewardspec.cli.options import (
     Set,
     TableOrJson,
     TotalSteps,
-    constants_of,
     one_of,
     refuse,
     sizes_of,
@@ -27,13 +26,12 @@ from rewardspec.cli.options import (
 from rewardspec.cli.printing.counts import show_counts, show_replays, show_sweep
 from rewardspec.cli.printing.lines import misuse, say, say_json
 from rewardspec.cli.printing.progress import progress
-from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, complain, expanded, keep, loaded
+from rewardspec.cli.reading import NAME_OF_STDIN, STDIN, expanded, keep, loaded, under
 from rewardspec.groups.points import ITEMS
 from rewardspec.groups.rates import policy, read_rates
 from rewardspec.logs.columns import PREFIX
 from rewardspec.prove.simulate import Simulation, count_groups
 from rewardspec.spec import Spec
-from rewardspec.spec import check as check_source
 from rewardspec.text.shown import shown
 
 Labelled = list[tuple[str, Spec]]
@@ -95,7 +93,7 @@ def command(
     given = {"step": now, "total_steps": end, "progress": min(now / end, Fraction(1))}
     specs, files_of = [], []
     for path in expanded(files):
-        for label, spec in _under(loaded(path, set_), scheme, constants_of(set_)):
+        for label, spec in _under(loaded(path, set_), scheme):
             specs.append((label, spec))
             files_of.append(NAME_OF_STDIN if path == STDIN else str(path))
     if rollouts is not None:
@@ -124,18 +122,9 @@ def command(
         raise typer.Exit(130)
 
 
-def _under(spec: Spec, schemes: list[str], constants: Mapping[str, str]) -> Labelled:
+def _under(spec: Spec, schemes: list[str]) -> Labelled:
     """The spec itself, or the spec under each of the schemes."""
-    if not schemes:
-        return [(spec.name, spec)]
-    found = []
-    for scheme in schemes:
-        other, report = check_source(spec.source, constants, scheme)
-        if other is None:
-            complain(report.sorted())
-            raise typer.Exit(1)
-        found.append((f"{spec.name}: {scheme}", other))
-    return found
+    return [(f"{spec.name}: {scheme}", under(spec, scheme)) for scheme in schemes] or [(spec.name, spec)]
 
 
 def _counted(specs: Labelled, sizes: list[int], rates: str, given: Moment, items: int) -> list[Simulation]:

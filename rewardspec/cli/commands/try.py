@@ -8,9 +8,8 @@ import typer
 
 from rewardspec.cli.options import Dialect, File, Set, TableOrJson, TotalSteps, one_of
 from rewardspec.cli.printing.lines import misuse, say_json
-from rewardspec.cli.reading import complain, loaded
+from rewardspec.cli.reading import loaded, under
 from rewardspec.spec import Spec
-from rewardspec.spec import check as check_source
 
 
 def command(
@@ -76,10 +75,5 @@ def _schemes(text: str) -> list[str]:
 
 
 def _under(spec: Spec, scheme: str, dialect: str | None) -> Spec:
-    """The spec with another advantage; errors end the command."""
-    made = {} if spec.made is None else dict(spec.made.constants)
-    found, report = check_source(spec.source, made, scheme)
-    if found is None:
-        complain(report.sorted())
-        raise typer.Exit(1)
+    found = under(spec, scheme)
     return found if dialect is None else found.under(dialect)
