@@ -22,12 +22,12 @@ from rewardspec.language.files import read_file
 from rewardspec.language.prelude import dialects, under
 from rewardspec.language.published import located
 from rewardspec.language.reader import read_declarations
-from rewardspec.lower.lower import Decide, lower
+from rewardspec.lower.lower import Decide, Lowering, lower
 from rewardspec.lower.program import Program
 from rewardspec.lower.single import total_of_one
 from rewardspec.reward_tokens import RewardTokens
 from rewardspec.syntax.expression import parse_expression
-from rewardspec.syntax.tree import Expr, If, Number, format_expr
+from rewardspec.syntax.tree import Expr, format_expr
 from rewardspec.text.diagnostics import Diagnostic, Report, SpecError, shorten
 from rewardspec.text.html import html_table
 from rewardspec.text.shown import shown
@@ -201,11 +201,13 @@ class Spec:
         return {name: self.indicator(use.only_when) for name, use in uses.items() if use.only_when is not None}
 
     def indicator(self, holds: Expr) -> Spec:
-        """A spec whose advantage is 1 where this condition on rollouts, or items, holds, and 0 elsewhere."""
-        one, zero = (Number(holds.span, Fraction(value)) for value in (1, 0))
-        advantage = If(holds.span, holds, one, zero)
-        alone = self.varied(advantage=advantage, outcome=None, keep=None, refill=None, guarantees={}, uses={})
-        return replace(alone, program=replace(alone.program, components=[], states={}))  # no other columns are needed
+        """A spec whose advantage is 1 where this condition holds, and 0 elsewhere: for each rollout, or item of a list.
+
+        It needs what the condition reads, and nothing else. States that it reads are columns.
+        """
+        declared = replace(self.declarations, uses={})
+        with deep_stack():
+            return replace(self, declarations=declared, program=Lowering(declared, Report()).indicator(holds))
 
     def weighed(self, columns: Collection[str]) -> Callable[[Mapping[str, Sequence[object]]], list[float]] | None:
         """A function of these columns to the weighted total of each rollout, [N].

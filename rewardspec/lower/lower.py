@@ -72,6 +72,13 @@ class Lowering:
         """Whether a rollout is right, as `outcome:` declares it."""
         return right_rollouts(self._context)
 
+    def indicator(self, holds: Expr) -> Program:
+        """1 where a condition holds, and 0 elsewhere, as the advantage of a program of its own. States are columns."""
+        declared, graph = self._context.declared, self._context.graph
+        columns = {**declared.columns, **{name: state.column for name, state in declared.states.items()}}
+        value = graph.spread(graph.if_(self.condition(holds, self.user), graph.const(1), graph.const(0)))
+        return Program(graph, columns, [], None, None, value, None, {}, {}, declared.eps, declared.ddof)
+
 
 def lower(declared: Declarations, report: Report, decide: Decide | None = None) -> Program | None:
     """The program of a spec; None if anything in it is wrong (reasons in `report`).

@@ -9,11 +9,11 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from rewardspec.function import AdvantageFunction
+from rewardspec.function import AdvantageFunction, Result
 from rewardspec.language.declarations import Column
 from rewardspec.logs.columns import values_of
 from rewardspec.ops.domain import Level
-from rewardspec.spec import Spec, compile
+from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import did_you_mean, shorten
 
 MOST_ROLLOUTS = 4096
@@ -117,43 +117,51 @@ def one_group(
 ) -> OneGroup:
     """A group under a spec, as a batch of its own. Raises ValueError (RolloutError) for values it does not allow."""
     moment: dict[str, Any] = {"step": step, "total_steps": total_steps}
-    size = len(next(iter(columns.values())))
-    fn = compile(spec)
-    read = {name: [*values] for name, values in columns.items() if name in spec.columns}
-    out = fn(read, [0] * size, **moment, state=fn.initial_state())
-    lengths = {name: x.tolist() for name, x in out.lengths.items()}
-
-    def told(values: Any, level: Level) -> list[Any]:
-        plain = [None if v != v else v for v in values.tolist()]
-        if not level.listed:
-            return plain
-        items = iter(plain)
-        return [[next(items) for _ in range(n)] for n in lengths[level.name]]
-
+    out = _called(spec, columns, moment)
     level = spec.program.advantage.level
     return OneGroup(
         spec.name,
-        read,
+        {name: [*values] for name, values in columns.items() if name in spec.columns},
         _gates(spec, columns, moment),
-        {c.name: told(out.rewards[c.name], c.shaped.level) for c in spec.program.components},
+        {c.name: _told(out, out.rewards[c.name], c.shaped.level) for c in spec.program.components},
         {name: float(x.double().mean()) for name, x in out.weights.items()},
-        None if out.shares is None else {name: told(x, level) for name, x in out.shares.items()},
-        told(out.advantages, level),
+        None if out.shares is None else {name: _told(out, x, level) for name, x in out.shares.items()},
+        _told(out, out.advantages, level),
         bool(out.kept[0]),
     )
 
 
+def _called(spec: Spec, columns: Mapping[str, Sequence[Any]], moment: Mapping[str, Any]) -> Result:
+    """What a spec makes of a group, where every state is at its beginning."""
+    fn = AdvantageFunction(spec)
+    read = {name: [*values] for name, values in columns.items() if name in spec.columns}
+    size = len(next(iter(columns.values())))
+    return fn(read, [0] * size, **moment, state=fn.initial_state())
+
+
+def _told(out: Result, values: Any, level: Level) -> list[Any]:
+    """[N] values; of items a list for each rollout. None is missing."""
+    plain = [None if v != v else v for v in values.tolist()]
+    if not level.listed:
+        return plain
+    items = iter(plain)
+    return [[next(items) for _ in range(n)] for n in out.lengths[level.name].tolist()]
+
+
 def _gates(spec: Spec, columns: Mapping[str, Sequence[Any]], moment: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Whether `when:` of each component holds, for each rollout; of items it is left out."""
+    """Whether `when:` of each component holds, for each rollout or item; left out if it reads what is not given."""
+    size = len(next(iter(columns.values())))
+    known = {**columns, **{name: [float(state.init)] * size for name, state in spec.declarations.states.items()}}
     found: dict[str, list[Any]] = {}
     for name, declared in spec.declarations.components.items():
-        if declared.when is None or spec.program.states:
+        if declared.when is None:
             continue
         gate = spec.indicator(declared.when)
-        if gate.program.advantage.level.listed or not set(gate.columns) <= columns.keys():
-            continue
-        own = {n: [*values] for n, values in columns.items() if n in gate.columns}
-        size = len(next(iter(columns.values())))
-        holds = AdvantageFunction(gate)(own, [0] * size, **moment).advantages.tolist()
-        found[name] = [value > 0 for value in holds]
+        if set(gate.columns) <= known.keys():
+            out = _called(gate, known, moment)
+            found[name] = _held(_told(out, out.advantages, gate.program.advantage.level))
     return found
+
+
+def _held(values: Sequence[Any]) -> list[Any]:
+    return [_held(value) if isinstance(value, list) else value > 0 for value in values]

@@ -321,6 +321,7 @@ def _explain(error: MarkedYAMLError, source: Source, report: Report) -> None:
         message, help = "a quote is not closed", "close it, or remove the quotes"
     elif "could not find expected ':'" in problem:
         message, help = "this key has no `:`", "write `key: value`"
+        at = error.context_mark.index if error.context_mark else at  # where the key begins, not where the next one ends
     else:
         message, help = f"not YAML: {shorten(problem, 80)}", None
     report.error("yaml", message, source.span(at, at + 1), help=help)

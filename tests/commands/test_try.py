@@ -107,3 +107,37 @@ def test_items_that_are_no_lists_are_shown_the_way(tried):
     for text in ("useful=1,0", "useful=[[1, 2], [1]]", "useful=[1, 0]", "useful=[["):
         assert "useful" in tried("correct=1,0", text, spec=TURNS, status=2)
     assert "write the items of each rollout as lists" in tried("correct=1,0", "useful=1,0", spec=TURNS, status=2)
+
+
+def test_gates_of_items_and_gates_that_read_the_state(tried):
+    spec = """rewardspec: 1
+lists: {turn: {ordered: true}}
+signals:
+  called: {values: [0, 1], level: turn}
+  correct: {values: [0, 1]}
+state:
+  rate: {init: 0.25, range: [0, 1], update: "mean(correct, over=batch)"}
+components:
+  right: {expr: correct, when: rate < 0.5}
+  late: {expr: correct, when: rate > 0.5}
+  tool: {expr: called, when: called or correct}
+advantage: decoupled
+allow: {gate-never-opens: for the test}
+"""
+    given = "called=[[1, 0], [0], []]", "correct=1,0,1"
+    (found,) = tried(*given, "--format", "json", spec=spec)
+    assert found["gates"] == {"right": [True] * 3, "late": [False] * 3, "tool": [[True, True], [False], []]}
+    shown = tried(*given, spec=spec)
+    assert "[yes, yes]" in shown
+
+
+def test_gates_that_read_the_group_and_the_step(tried):
+    spec = """rewardspec: 1
+signals: {correct: {values: [0, 1]}}
+components:
+  late: {expr: correct, when: step >= 100}
+  some: {expr: correct, when: mean(correct) >= 0.25}
+advantage: decoupled
+"""
+    (found,) = tried("correct=1,0,0", "--step", "5", "--format", "json", spec=spec)
+    assert found["gates"] == {"late": [False] * 3, "some": [True] * 3}

@@ -201,6 +201,18 @@ def test_a_condition_on_a_column_of_the_data_set_needs_that_column():
         rewards.Scorer(spec).measure([{"completion": GOLD, "answer": GOLD}])
 
 
+def test_a_condition_of_the_only_component_does_not_read_that_component():
+    spec = rewardspec.loads("""rewardspec: 1
+signals: {correct: {values: [0, 1]}}
+components:
+  thought: {use: think.format, missing: ignore, with: {only_when: correct >= 1}}
+advantage: grpo
+""")
+    assert spec.compared("thought") == ("correct",)
+    rows = [{"completion": "x", "correct": correct} for correct in (1, 0)]
+    assert rewards.Scorer(spec).measure(rows).columns["thought"] == [0, None]
+
+
 OWN = """
 rewardspec: 1
 components:

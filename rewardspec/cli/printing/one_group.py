@@ -14,7 +14,7 @@ def show_groups(found: Sequence[tuple[str, OneGroup]]) -> None:
     _, first = found[0]
     size = len(first.advantages)
     parts: list[tuple[str, Sequence[object]]] = [*first.columns.items()]
-    parts += [(f"when {name}", ["yes" if holds else "no" for holds in gate]) for name, gate in first.gates.items()]
+    parts += [(f"when {name}", [_yes_or_no(holds) for holds in gate]) for name, gate in first.gates.items()]
     changed = {name: values for name, values in first.rewards.items() if values != first.columns.get(name)}
     parts += [(f"reward {name} x {cell(first.weights[name])}", values) for name, values in changed.items()]
     _table("The group", size, parts)
@@ -34,6 +34,10 @@ def show_groups(found: Sequence[tuple[str, OneGroup]]) -> None:
 def _table(title: str, size: int, parts: Sequence[tuple[str, Sequence[object]]]) -> None:
     rows = [(str(i), *(cell(values[i]) for _, values in parts)) for i in range(size)]
     table(console(), title, ("rollout", *(head for head, _ in parts)), rows)
+
+
+def _yes_or_no(holds: object) -> object:
+    return [_yes_or_no(item) for item in holds] if isinstance(holds, list) else "yes" if holds else "no"
 
 
 def _short(values: Sequence[object]) -> list[object]:
