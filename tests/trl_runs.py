@@ -13,6 +13,7 @@ from tiny_model import tiny_model, tiny_tokenizer
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rewardspec.adapters.trl import RewardSpecMixin
+from rewardspec.logs.rollout_log import RolloutLog
 
 # The advantage is what a reader can add up by hand from the completions.
 LINEAR = """
@@ -234,7 +235,7 @@ DISTRIBUTED = {
 def main(folder: Path) -> None:
     for name, (spec, kind, changes, options) in DISTRIBUTED.items():
         functions = {TOKENS: [digit], TURNS: [digit, called], MOVED_TURNS: [digit, called]}.get(spec, [letters, digit])
-        options = {**options, "rollout_log": folder / f"{name} log"}
+        options = {**options, "rollout_log": RolloutLog(folder / f"{name} log", columns=["bonus"])}
         run = trainer(folder / "out", spec, kind, reward_funcs=functions, changes=changes, **options)
         run.train()
         rank = run.accelerator.process_index

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = 1  # of the files: a number more where a reader would read one wrongly
 KEY = b"rewardspec"  # of the metadata of a file
+OWN = "rewardspec/"  # how the names of the log's own columns begin
+AS_TEXT = ("prompt", "completion", "prompt_hash", "completion_hash")  # columns that `text` decides about
 NAME = re.compile(r"step_(\d{8,})(?:_(\d+))?\.parquet")
 
 
@@ -40,6 +42,7 @@ class RolloutLog:
 
     folder: created if needed. every: of so many steps the first is written. keep: the number of steps whose files are
     kept, the last ones; None for all. text: prompts and completions in `full`, by `hash`, or `none` of them.
+    columns: names of the data set's columns, such as `source`, whose values are written beside each rollout.
     Raises ValueError with all that is wrong.
     """
 
@@ -47,6 +50,7 @@ class RolloutLog:
     every: int = 1
     keep: int | None = None
     text: str = FULL
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         problems = []
@@ -60,8 +64,22 @@ class RolloutLog:
         if self.text not in TEXTS:
             what = shorten(repr(self.text))
             problems.append(f"`text` of the rollout log is {what}: it must be one of {', '.join(TEXTS)}")
+        problems += self._wrong_columns()
         if problems:
             raise ValueError("\n".join(problems))
+        object.__setattr__(self, "columns", tuple(dict.fromkeys(self.columns)))
+
+    def _wrong_columns(self) -> list[str]:
+        """Messages about `columns`."""
+        given = self.columns
+        if isinstance(given, str) or not all(isinstance(name, str) and name.strip() for name in given):
+            return [f"`columns` of the rollout log is {shorten(repr(given))}: it must be a list of names"]
+        return [
+            f"`columns` of the rollout log has `{shorten(name)}`: "
+            + ("`text` decides about it" if name in AS_TEXT else f"`{OWN}` is for the log's own columns")
+            for name in given
+            if name in AS_TEXT or name.startswith(OWN)
+        ]
 
 
 class LogWriter:
@@ -79,7 +97,7 @@ class LogWriter:
         except ModuleNotFoundError:
             raise ImportError("a rollout log needs pyarrow: pip install 'rewardspec[logs]'") from None
         self.log, self.folder = log, Path(os.path.abspath(log.folder))
-        self.about = {**about, "schema": SCHEMA, "every": log.every, "text": log.text}
+        self.about = {**about, "schema": SCHEMA, "every": log.every, "text": log.text, "kept": [*log.columns]}
         self.failed = 0  # batches that could not be written, since the last one that could
         self._thread: Thread | None = None
         self._problem: Exception | None = None

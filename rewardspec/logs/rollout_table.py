@@ -12,7 +12,7 @@ import numpy as np
 
 from rewardspec.logs.rows import JSON_TEXT
 
-Kind = Literal["number", "whole", "truth", "name", "id", "text"]
+Kind = Literal["number", "whole", "truth", "name", "id", "text", "any"]
 
 FULL, HASH, NONE = TEXTS = ("full", "hash", "none")  # of prompts and completions
 HASH_BYTES = 16
@@ -27,7 +27,8 @@ class Column:
     Column("number", [0.5, None])  # null where a value is missing: None or NaN
 
     values: N values, or those of all items if `lengths` has how many each rollout has. Texts can be a function that
-    returns them; it is called where the table is made. kind: `text` is long: a string, or a conversation as JSON.
+    returns them; it is called where the table is made. kind: `text` is long: a string, or a conversation as JSON;
+    `any` is what a data set has: numbers, truth values or strings, else JSON.
     """
 
     kind: Kind
@@ -75,6 +76,8 @@ def _array(column: Column, hashed: bool) -> tuple[Any, Mapping[bytes, bytes] | N
             return _strings([None if _missing(value) else str(value) for value in values], pa.string()), None
         case "id":
             return _ids([None if _missing(value) else value for value in values])
+        case "any":
+            return _plain([_item(value) for value in values])
     texts, marks = _texts(values)
     if hashed:
         return pa.array(_hashes(texts), pa.string()), None
@@ -83,6 +86,28 @@ def _array(column: Column, hashed: bool) -> tuple[Any, Mapping[bytes, bytes] | N
 
 def _missing(value: object) -> bool:
     return value is None or value != value
+
+
+def _item(value: Any) -> Any:
+    """A value of a data set as plain Python has it; None for a missing one."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy and torch
+    return None if isinstance(value, float) and value != value else value
+
+
+def _plain(values: list[Any]) -> tuple[Any, Mapping[bytes, bytes] | None]:
+    """Values of one plain type as an array of it, others as JSON text."""
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {str}:
+        return _strings(values, pa.string()), None
+    if kinds in ({bool}, {float}, {int, float}) or (kinds == {int} and all(abs(v or 0) < INT64 for v in values)):
+        return pa.array(values if kinds == {bool} or kinds == {int} else [*map(_float, values)]), None
+    return _strings([None if value is None else _json(value) for value in values], pa.string()), JSON_TEXT
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _ids(values: list[Any]) -> tuple[Any, Mapping[bytes, bytes] | None]:

@@ -4,9 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from datasets import Dataset
 from experience_makers import arguments
 from logged_again import logged_files
+from openrlhf.datasets import PromptDataset
 from openrlhf.trainer.ppo_utils import samples_generator
+from torch.utils.data import DataLoader
 
 import rewardspec
 from rewardspec.adapters import openrlhf as adapter
@@ -14,6 +17,7 @@ from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.common.record import record
 from rewardspec.adapters.embedding import embedded, write
 from rewardspec.adapters.openrlhf import checks, hook
+from rewardspec.adapters.openrlhf.kept import KEPT
 from rewardspec.adapters.openrlhf.rollouts import Advantages
 from rewardspec.logs.rollout_log import RolloutLog
 
@@ -122,6 +126,51 @@ def test_a_rollout_without_its_rewards_is_named(monkeypatch):
         BindingError, match=r"nothing measures `correct`(.|\n)*of the prompt \['cancel'\]. OpenRLHF hides"
     ):
         drawn(made, 2)
+
+
+# Columns of the data set for the rollout log
+
+
+def test_the_rollout_log_keeps_columns_of_the_data_set(monkeypatch, tmp_path):
+    rows = [
+        {"input": "alive", "label": "1", "source": "math", "more": {"level": 3}},
+        {"input": "form", "label": "1", "source": "code", "more": {"level": 4}},
+        {"input": "late", "label": "2", "source": "math", "more": {"level": 5}},
+        {"input": "late", "label": "2", "source": "code", "more": {"level": 5}},  # which of them is not known
+    ]
+    log = RolloutLog(tmp_path, text="none", columns=["source", "more.level"])
+    made = generator(monkeypatch, GROUPS)
+    names = {"data__input_key": "input", "data__label_key": "label", "vllm__enable_sleep": False}
+    made.args = arguments(**names, rollout__n_samples_per_prompt=2, algo__dynamic_filtering_enable=False)
+    adapter.install(adapter.Settings.of(rewardspec.loads(SPEC), log=log))
+    strategy = SimpleNamespace(args=made.args, is_rank_0=lambda: False)
+    data = PromptDataset(Dataset.from_list(rows), None, strategy)
+    answer = made._dispatch_prompts_to_vllm
+
+    def dispatch(prompts, labels, **options):
+        given = answer(prompts, labels, **options)
+        return [[response | {"label": label} for response in group] for group, label in zip(given, labels, strict=True)]
+
+    made._dispatch_prompts_to_vllm = dispatch
+    made.prompts_dataloader = DataLoader(data, batch_size=1, collate_fn=data.collate_fn)
+    found, *_ = made.generate_samples(n_samples_per_prompt=2, max_len=16)
+    advantages = Advantages(rewardspec.loads(SPEC))
+    advantages.step, advantages.total_steps = 4, 10
+    advantages.open_log(log, None)
+    advantages.kept = [getattr(sample, KEPT) for sample in found]
+    for place, sample in enumerate(found):
+        sample.index = [place]
+    advantages(found, 2)
+    advantages.log.flush()
+    columns, _ = logged_files(tmp_path)["step_00000004.parquet"]
+    assert columns["source"] == ["math", "math", "code", "code", None, None]
+    assert columns["more.level"] == [3, 3, 4, 4, 5, 5]
+    unlike = adapter.Settings.of(rewardspec.loads(SPEC), log=RolloutLog(tmp_path, columns=["sorce", "more.grade"]))
+    adapter.install(unlike)
+    other = PromptDataset(Dataset.from_list(rows), None, strategy)
+    loader = DataLoader(other, batch_size=1, collate_fn=other.collate_fn)
+    with pytest.raises(BindingError, match=r"to keep `sorce`, `more.grade`, .* `source`; did you mean `source`"):
+        samples_generator.SamplesGenerator(strategy, loader, None, None, [])
 
 
 FILTER = {"algo__dynamic_filtering_enable": True, "algo__dynamic_filtering_range": (0, 1)}

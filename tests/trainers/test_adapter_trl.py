@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from places import ROOT
 pytest.importorskip("trl")
 
 import pandas
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from logged_again import logged_files, named_alike
 from tiny_model import VOCABULARY, tiny_model, tiny_tokenizer
 from trl import GRPOTrainer, RLOOConfig, RLOOTrainer, SFTTrainer
@@ -91,7 +92,9 @@ def of(generations, mode):
     ids=lambda value: " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )
 def test_training_uses_the_specs_advantages_at_the_trainers_step(tmp_path, kind, changes, steps):
-    run = trainer(tmp_path, LINEAR, kind, changes=changes, rollout_log=tmp_path / "log")
+    run = trainer(
+        tmp_path, LINEAR, kind, changes=changes, rollout_log=RolloutLog(tmp_path / "log", columns=["bonus", "level"])
+    )
     run.train()
     assert [g["step"] for g in run.generations] == steps
     log = logged_files(tmp_path / "log")
@@ -100,6 +103,7 @@ def test_training_uses_the_specs_advantages_at_the_trainers_step(tmp_path, kind,
         assert columns["rewardspec/advantage"] == g["out"]["advantages"].tolist()
         assert columns["completion"] == g["completions"] and columns["prompt"] == [row["prompt"] for row in g["rows"]]
         assert columns["level"] == [row["level"] for row in g["rows"]] and about["total_steps"] == 4
+        assert columns["bonus"] == [row["bonus"] for row in g["rows"]] and about["kept"] == ["bonus", "level"]
     if not changes:  # else the trainer logs the mean of several batches
         logs = {name: value for name, value in run.state.log_history[-2].items() if name.startswith("rewardspec/")}
         assert {"all_right", "all_wrong", "tied", "right", "live_size"} <= named_alike(logs, tmp_path / "log")
@@ -187,7 +191,7 @@ def assert_carried(batches, size):
 @KINDS
 def test_state_goes_from_batch_to_batch_and_evaluation_changes_none(tmp_path, kind):
     changes = {"eval_strategy": "steps", "eval_steps": 2}
-    log = RolloutLog(tmp_path / "log", keep=3, text="hash")
+    log = RolloutLog(tmp_path / "log", keep=3, text="hash", columns=["level"])
     run = trainer(tmp_path, CARRIED, kind, changes=changes, evaluated=data_set(4), rollout_log=log)
     run.train()
     trained, kept = of(run.generations, "train"), logged_files(tmp_path / "log")
@@ -196,13 +200,29 @@ def test_state_goes_from_batch_to_batch_and_evaluation_changes_none(tmp_path, ki
         assert columns["rewardspec/advantage"] == g["out"]["advantages"].tolist()
         assert about["state"]["price"] == before["state"]["price"]
         assert about["state_after"] == {**g["state"], "level_of": [g["state"]["level_of"][-1]]}
+        assert columns["level"] == [row["level"] for row in g["rows"]], "which the spec does not read"
         assert columns["tokens"] == [len(ids) for ids in g["ids"]] and len({*columns["prompt_hash"]}) == 1
         assert columns["truncated"] == [int(ids[-1] not in ENDS) for ids in g["ids"]] and "prompt" not in columns
+    by = rewardspec.replay(tmp_path / "log", by="level").specs[0].by
+    assert {row.value: row.groups for row in by} == Counter(
+        row["level"] for g in trained[1:] for row in g["rows"][:: run.num_generations]
+    )
     assert len(of(run.generations, "eval")) >= 2
     assert_carried([[g] for g in run.generations], 4)
     assert len(run.spec_state["level_of"]) == 4 and run.spec_state["price"] != 0.5
     prices = [logs["rewardspec/state/price"] for logs in run.state.log_history if "loss" in logs]
     assert prices == [g["state"]["price"] for g in of(run.generations, "train")]
+
+
+def test_columns_that_the_rollout_log_is_to_keep_and_that_are_not_there_are_named(tmp_path):
+    log = RolloutLog(tmp_path / "log", columns=["levl", "bonus", "extra.source"])
+    said = "to keep `levl`, `extra.source`, which nothing has: the data set has `bonus`, `level`; did you mean `level`"
+    with pytest.raises(BindingError, match=said):
+        trainer(tmp_path, TOKENS, reward_funcs=[digit], rollout_log=log)
+    streamed = IterableDataset.from_generator(lambda: iter(data_set()))  # its columns are known when it is read
+    run = trainer(tmp_path, TOKENS, reward_funcs=[digit], rollout_log=log, data=streamed)
+    with pytest.raises(BindingError, match=r"`levl`, `extra.source`, which nothing has: the first rows have"):
+        run.train()
 
 
 def test_a_run_that_resumes_under_another_spec_says_so(tmp_path, caplog):
@@ -706,6 +726,7 @@ def test_the_main_process_logs_the_rollouts_of_both(distributed, name):
         assert columns["completion"] == a["completions"] + b["completions"] and about["groups"] == len(a["ids"])
         lengths = [mask.sum().item() for g in (a, b) for mask in written(g["out"])]
         assert columns["tokens"] == lengths
+        assert columns["bonus"] == [row["bonus"] for g in (a, b) for row in g["rows"]]
         if name == "turns":
             tokens = [row for row in columns["rewardspec/advantage"] for _ in row]
             assert len(tokens) == sum(columns["rewardspec/length/turn"])

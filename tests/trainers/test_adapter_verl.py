@@ -150,13 +150,15 @@ def v1(files):
     more = "trainer.total_training_steps=3", "trainer.total_epochs=2", "trainer.test_freq=3"
     more = *more, "trainer.save_freq=3", "trainer.default_local_dir=FOLDER/checkpoints"
     more = *more, "+algorithm.rewardspec.rollout_log=v1 log", "+algorithm.rewardspec.rollout_log_keep=2"
+    more = *more, "+algorithm.rewardspec.rollout_log_columns=[extra_info.index,reward_model]"
     return main_ppo(files, *resumed, *more, out="v1.jsonl", steps=(2, 3))
 
 
 @pytest.fixture(scope="module")
 def v0(files):
     log = "+algorithm.rewardspec.rollout_log=v0 log"
-    return main_ppo(files, "trainer.use_v1=false", log, out="v0.jsonl", job=True)
+    kept = "+algorithm.rewardspec.rollout_log_columns='extra_info.index, reward_model'"
+    return main_ppo(files, "trainer.use_v1=false", log, kept, out="v0.jsonl", job=True)
 
 
 @pytest.fixture(params=["v1", "v0"])
@@ -234,6 +236,9 @@ def test_the_rollout_log_of_a_run_has_what_was_trained_on(request, files):
                 assert row["advantages"][0] == pytest.approx(columns["rewardspec/advantage"][k], abs=1e-6)
                 assert re.search(r"add \d \d+", row["text"])[0] in columns["prompt"][k]
                 assert columns["rewardspec/token"][k] == row["reward_token"]
+                index = columns["extra_info.index"][k]
+                assert f"add {index} {index + 1}" in columns["prompt"][k]
+                assert json.loads(columns["reward_model"][k]) == {"style": "rule", "ground_truth": "0"}
                 assert columns["tokens"][k] == length(row) and columns["even"][k] == json.loads(row["info"]["even"])
                 assert columns["score"][k] == row["info"]["score"] and columns["style"][k] == row["info"]["style"]
 

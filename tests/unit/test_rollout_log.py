@@ -9,6 +9,7 @@ import sys
 from hashlib import blake2b
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +17,7 @@ from places import ROOT
 
 import rewardspec
 from rewardspec.adapters.common.binding import BindingError
-from rewardspec.adapters.common.rollout_log import Beside, log_batch, numbered, writer_of
+from rewardspec.adapters.common.rollout_log import Beside, kept_of, log_batch, log_of, numbered, writer_of
 from rewardspec.logs import rollout_log
 from rewardspec.logs.rollout_log import LogWriter, RolloutLog, about_of, files_of
 from rewardspec.logs.rollout_table import Column
@@ -251,6 +252,36 @@ def test_ids_are_numbers_texts_or_json(tmp_path, values, kind, read):
     assert str(file.schema.field("id").type) == kind and [row["id"] for row in file.rows()] == read
 
 
+@pytest.mark.parametrize(
+    ("values", "kind", "read"),
+    [
+        ([1, 2, None], "int64", [1, 2, None]),
+        ([1, 2.5, float("nan")], "double", [1.0, 2.5, None]),
+        ([True, None, False], "bool", [True, None, False]),
+        (["a", None, "\ud800"], "string", ["a", None, "\\ud800"]),
+        ([None, None], "string", [None, None]),
+        (np.array([3, 4]), "int64", [3, 4]),
+        ([10**30, True, "1", {"a": [1]}], "string", [10**30, True, "1", {"a": [1]}]),
+    ],
+)
+def test_columns_of_a_data_set_keep_their_values(tmp_path, values, kind, read):
+    rollout_log.write_batch(tmp_path / "a.parquet", {"kept": Column("any", values)}, {})
+    from rewardspec.logs.parts import RolloutFile
+
+    file = RolloutFile(tmp_path / "a.parquet")
+    assert str(file.schema.field("kept").type) == kind and [row["kept"] for row in file.rows()] == read
+
+
+def test_columns_to_keep_are_looked_up_also_inside_others():
+    log = RolloutLog("log", columns=["source", "extra.level", "extra.none", "a.b", "source"])
+    assert log.columns == ("source", "extra.level", "extra.none", "a.b")
+    rows = {"source": ["x", "y"], "extra": [{"level": 1}, None], "a.b": [1, 2]}
+    found = kept_of(log, rows.get)
+    assert found == {"source": ["x", "y"], "extra.level": [1, None], "extra.none": None, "a.b": [1, 2]}
+    texts = log_of({"dir": "log", "names": " source, extra.level ,"}, {"folder": "dir", "columns": "names"})
+    assert texts.columns == ("source", "extra.level")
+
+
 # Which files there are
 
 
@@ -388,9 +419,12 @@ def test_a_batch_that_cannot_be_taken_is_a_warning(tmp_path, caplog):
 
 def test_settings_are_refused_all_at_once():
     with pytest.raises(ValueError) as error:
-        RolloutLog("", every=0, keep=True, text="some")
+        RolloutLog("", every=0, keep=True, text="some", columns=["a", "prompt", "rewardspec/step"])
     said = str(error.value).splitlines()
-    assert len(said) == 4 and "`every` of the rollout log is 0" in said[1] and "full, hash, none" in said[3]
+    assert "has `prompt`: `text` decides" in said[4] and "has `rewardspec/step`: `rewardspec/` is for" in said[5]
+    with pytest.raises(ValueError, match="`columns` of the rollout log is 'source': it must be a list of names"):
+        RolloutLog("a", columns="source")
+    assert len(said) == 6 and "`every` of the rollout log is 0" in said[1] and "full, hash, none" in said[3]
 
 
 def test_a_folder_that_cannot_be_written_into_and_a_missing_package_end_the_run_at_once(tmp_path, monkeypatch):

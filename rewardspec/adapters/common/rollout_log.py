@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from rewardspec._version import __version__
-from rewardspec.adapters.common.binding import BindingError
+from rewardspec.adapters.common.binding import BindingError, listed
 from rewardspec.adapters.common.lists import as_list, listed_columns
 from rewardspec.function import Result, State
 from rewardspec.logs.rollout_log import LogWriter, RolloutLog
 from rewardspec.logs.rollout_table import Column, Kind, Texts
 from rewardspec.spec import Spec
+from rewardspec.text.diagnostics import did_you_mean
 
 PREFIX = "rewardspec/"  # of the columns that no reward function and no data set has
 
@@ -26,10 +27,14 @@ HASHES = ("prompt_hash", "completion_hash")
 
 @dataclass(frozen=True)
 class Beside:
-    """What a trainer has beside the spec's columns. texts: `prompt` and `completion`. more: columns; others win."""
+    """What a trainer has beside the spec's columns. texts: `prompt` and `completion`. more: columns; others win.
+
+    kept: columns that the user named (`RolloutLog.columns`); they win over `more`.
+    """
 
     texts: Mapping[str, Texts] = field(default_factory=dict)
     more: Mapping[str, Column] = field(default_factory=dict)
+    kept: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 Log = RolloutLog | str | os.PathLike | None  # what a trainer takes
@@ -44,9 +49,10 @@ def as_log(given: Log, **options: Any) -> RolloutLog | None:
 
 
 def log_of(given: Mapping[str, Any], names: Mapping[str, str]) -> RolloutLog | None:
-    """The log of a trainer's settings; None if they name no folder. Whole numbers may be texts.
+    """The log of a trainer's settings; None if they name no folder. Whole numbers and lists of names may be texts.
 
-    names: `folder`, `every`, `keep` and `text` to their names there. Raises BindingError with all that is wrong.
+    names: `folder`, `every`, `keep`, `text` and `columns` to their names there. Raises BindingError with all that is
+    wrong.
     """
     options = {option: given[name] for option, name in names.items() if given.get(name) not in (None, "")}
     if "folder" not in options and options:
@@ -56,8 +62,45 @@ def log_of(given: Mapping[str, Any], names: Mapping[str, str]) -> RolloutLog | N
         text = options.get(option)
         if isinstance(text, str) and text.strip().isdecimal():
             options[option] = int(text)
+    columns = options.get("columns")
+    if isinstance(columns, str):
+        columns = filter(None, map(str.strip, columns.split(",")))
+    if isinstance(columns, Iterable):
+        options["columns"] = tuple(columns)
     folder = options.pop("folder", None)
     return as_log(folder, **options)
+
+
+def kept_of(log: RolloutLog, column: Callable[[str], Sequence[Any] | None]) -> dict[str, Sequence[Any] | None]:
+    """The values of the columns that a log keeps, None for one that no rollout has.
+
+    column: function to the values of a name, or None. `extra_info.source` is `source` in each value of `extra_info`.
+    """
+    return {name: _inside(name, column) for name in log.columns}
+
+
+def _inside(name: str, column: Callable[[str], Sequence[Any] | None]) -> Sequence[Any] | None:
+    found = column(name)
+    outer, dot, inner = name.partition(".")
+    if found is not None or not dot:
+        return found
+    rows = column(outer) or []
+    if not any(isinstance(row, Mapping) and inner in row for row in rows):
+        return None
+    return [row.get(inner) if isinstance(row, Mapping) else None for row in rows]
+
+
+def outer_names(log: RolloutLog) -> list[str]:
+    """The columns that those to keep are, or lie in."""
+    return list(dict.fromkeys(part for name in log.columns for part in (name, name.partition(".")[0])))
+
+
+def refuse_absent(lacks: Sequence[str], there: Collection[str], where: str) -> None:
+    """Raise BindingError for columns to keep that are not there. where: what has the names, "the data set has"."""
+    if lacks:
+        near = [help for name in lacks if (help := did_you_mean(name, [*there]))]
+        said = f"the rollout log is to keep {listed(lacks)}, which nothing has: {where} {listed(sorted(there))}"
+        raise BindingError("; ".join([said, *near]))
 
 
 def writer_of(log: RolloutLog, spec: Spec, trainer: str, package: str) -> LogWriter:
@@ -140,7 +183,8 @@ def columns_of(
     for name, values in beside.texts.items():
         found[PREFIX + name if {name, f"{name}_hash"} & measured.keys() else name] = Column("text", values)
     found |= measured
-    found |= {name: column for name, column in beside.more.items() if name not in found and name not in HASHES}
+    more = {**beside.more, **{name: Column("any", values) for name, values in beside.kept.items()}}
+    found |= {name: column for name, column in more.items() if name not in found and name not in HASHES}
     for name, column in _computed(spec, result, groups).items():
         found[PREFIX + name] = column
     return found

@@ -13,6 +13,7 @@ from rewardspec.adapters.common.lists import listed_columns
 from rewardspec.adapters.common.record import compare, record
 from rewardspec.adapters.common.state import restored
 from rewardspec.adapters.openrlhf.checks import WAS_TESTED, check_settings, setting, total_steps
+from rewardspec.adapters.openrlhf.kept import KEPT, Kept
 from rewardspec.adapters.openrlhf.settings import Settings
 from rewardspec.spec import Spec
 
@@ -71,6 +72,7 @@ def _in_experience_maker(module: ModuleType) -> None:
             size, rewarded = self.args.rollout.n_samples_per_prompt, bool(setting(self.args, "reward.remote_url"))
             self.rewardspec.check(rollout_samples, size, rewarded)
             self.rewardspec.turns = [getattr(sample, TURNS, None) for sample in rollout_samples]
+            self.rewardspec.kept = [getattr(sample, KEPT, None) for sample in rollout_samples]
             return original(self, rollout_samples)
 
         return wrapper
@@ -157,6 +159,9 @@ def _in_samples_generator(module: ModuleType) -> None:
             found = original(self, *args, **kwargs)
             if found[0]:  # the training side of the asynchronous trainer does not have the data set
                 found[0][0].rewardspec_prompts = len(self.prompts_dataloader)
+            if (kept := _kept_by(self)) is not None:
+                for sample in found[0]:
+                    setattr(sample, KEPT, kept.of(sample.prompts[0], sample.labels[0]))
             return found
 
         return wrapper
@@ -178,10 +183,37 @@ def _in_samples_generator(module: ModuleType) -> None:
 
         return wrapper
 
+    def init(original):
+        def wrapper(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            if kept := _kept_by(self):
+                kept.check()
+
+        return wrapper
+
     generator = _original(module, "SamplesGenerator")
+    hook(generator, "__init__", init)
     hook(generator, "generate_samples", generate_samples)
     hook(generator, "_generate_vllm", generate_vllm)
     hook(generator, "_process_response_into_experience", process)
+
+
+def _kept_by(generator) -> Kept | None:
+    """What the data set of a generator's training prompts keeps for the rollout log."""
+    return getattr(getattr(generator.prompts_dataloader, "dataset", None), KEPT, None)
+
+
+def _in_datasets(module: ModuleType) -> None:
+    def init(original):
+        def wrapper(self, dataset, *args, **kwargs):
+            original(self, dataset, *args, **kwargs)
+            log = _current().log
+            if log is not None and log.columns:
+                setattr(self, KEPT, Kept(dataset, self.prompts, self.labels, log))
+
+        return wrapper
+
+    hook(_original(module, "PromptDataset"), "__init__", init)
 
 
 def _in_trainer(module: ModuleType) -> None:
@@ -262,6 +294,7 @@ PATCHES = {
     "openrlhf.utils.agent": _in_agent,
     "openrlhf.trainer.ppo_utils.experience_maker": _in_experience_maker,
     "openrlhf.trainer.ppo_utils.samples_generator": _in_samples_generator,
+    "openrlhf.datasets.prompts_dataset": _in_datasets,
     "openrlhf.trainer.ppo_trainer": _in_trainer,
 }
 

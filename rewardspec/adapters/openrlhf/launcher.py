@@ -29,6 +29,7 @@ LOG = {
     "every": "--rollout-log-every",
     "keep": "--rollout-log-keep",
     "text": "--rollout-log-text",
+    "columns": "--rollout-log-columns",
 }
 
 
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rollout-log-every", metavar="N", help="log one of so many steps; default: 1")
     parser.add_argument("--rollout-log-keep", metavar="N", help="keep the last N steps; default: all")
     parser.add_argument("--rollout-log-text", metavar="HOW", help="full, hash or none; default: full")
+    parser.add_argument("--rollout-log-columns", metavar="NAME,...", help="columns of the data set to keep in it")
     given = parser.parse_args(arguments[:at])
     constants = dict(given.set)
     try:

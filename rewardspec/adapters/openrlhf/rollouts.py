@@ -15,6 +15,7 @@ from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, 
 from rewardspec.adapters.common.metrics import Metrics
 from rewardspec.adapters.common.rollout_log import Beside, log_batch, writer_of
 from rewardspec.adapters.openrlhf.checks import FILLED_IN, ITS_OWN, LATER, OVERWRITTEN
+from rewardspec.adapters.openrlhf.kept import Row, columns_of
 from rewardspec.adapters.openrlhf.turns import Turns, column, token_advantages
 from rewardspec.logs.rollout_log import LogWriter, RolloutLog
 from rewardspec.logs.rollout_table import NONE, Column
@@ -42,6 +43,7 @@ class Advantages:
         self.spec_metrics = Metrics(spec)
         self.log: LogWriter | None = None
         self.tokenizer: Any = None
+        self.kept: list[Row | None] = []  # of each rollout by its place, columns of the data set
         self.told: set[str] = set()  # names that the spec does not read, and that a warning has named
 
     def open_log(self, log: RolloutLog | None, tokenizer) -> None:
@@ -160,9 +162,9 @@ class Advantages:
             if name not in self.spec.columns and [0 if p is None else p.numel() for p in parts] == list(sizes):
                 found = torch.cat([part.reshape(-1).cpu() for part in parts if part is not None])
                 more[name] = Column("number", found.double()[order].numpy())
-        tokenizer = self.tokenizer
+        tokenizer, kept = self.tokenizer, columns_of(self.kept)
         if tokenizer is None:
-            return Beside({}, more)
+            return Beside({}, more, kept)
         prompts = [prompt for experience in experiences for prompt in experience.prompts]
         answers = [tokens for experience in experiences for tokens in answered(experience)]
 
@@ -170,7 +172,7 @@ class Advantages:
             decoded = tokenizer.batch_decode([row.tolist() for row in answers], skip_special_tokens=True)
             return [decoded[row] for row in order.tolist()]
 
-        return Beside({"prompt": [prompts[row] for row in order.tolist()], "completion": completions}, more)
+        return Beside({"prompt": [prompts[row] for row in order.tolist()], "completion": completions}, more, kept)
 
     def metrics(self) -> dict[str, float]:
         """The metrics of the last batch."""

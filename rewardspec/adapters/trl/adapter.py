@@ -173,7 +173,7 @@ class RewardSpecMixin(_Trainer):
         log_result(self, mode, logged, found, result, shown, penalty, tokens)
         if mode == "train" and self.rollout_log is not None:
             now = {"step": step, "total_steps": total_steps, "seed": seed, "before": before}
-            log_rollouts(self, columns, result, group_size, now, self._lengths(scored[2], out), penalty, tokens)
+            log_rollouts(self, columns, result, group_size, now, inputs, self._lengths(scored[2], out), penalty, tokens)
         if self.move_rows and mode == "train":
             rows, advantages = (found.to(own.device) for found in result.refilled)
             out = moved(out, rows, self.accelerator, self._tokenizer.pad_token_id)

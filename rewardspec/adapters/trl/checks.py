@@ -148,7 +148,7 @@ def check_columns(trainer, spec: Spec) -> None:
     rewards = [name for name in reward_names(trainer, spec.columns) if name != no_reward.__name__]
     sets = _data_sets(trainer)
     removes = bool(trainer.args.remove_unused_columns)
-    found = {label: _columns_of(data, removes) for label, data in sets.items()}
+    found = {label: columns_of(data, removes) for label, data in sets.items()}
     in_training = found["train_dataset"]
     open_ended = in_training is None or getattr(trainer, "rollout_func", None) is not None  # known in the first batch
     names = set() if in_training is None else in_training
@@ -217,7 +217,7 @@ def _data_sets(trainer) -> dict[str, Any]:
     return {"train_dataset": trainer.train_dataset, **{f"eval_dataset[{k!r}]": v for k, v in evaluation.items()}}
 
 
-def _columns_of(data, removes: bool) -> set[str] | None:
+def columns_of(data, removes: bool) -> set[str] | None:
     """The columns that reach the trainer; None if unknown before the first row."""
     if data.column_names is None:
         return None

@@ -13,7 +13,7 @@ REWARDSPEC_DIALECT: a trainer's numerics, such as `trl`.
 REWARDSPEC_SET: `name=value` for names of `define:`, separated by commas.
 REWARDSPEC_MOVE_ROWS: 1 to move the rows of groups that are drawn again.
 REWARDSPEC_ROLLOUT_LOG: the folder of the rollout log, docs/rollout_log.md. REWARDSPEC_ROLLOUT_LOG_EVERY,
-REWARDSPEC_ROLLOUT_LOG_KEEP and REWARDSPEC_ROLLOUT_LOG_TEXT: its options.
+REWARDSPEC_ROLLOUT_LOG_KEEP, REWARDSPEC_ROLLOUT_LOG_TEXT and REWARDSPEC_ROLLOUT_LOG_COLUMNS: its options.
 REWARDSPEC_ALLOW_PYTHON: modules, separated by commas, whose functions the spec may name by `python:`; 1 for all.
 
 A module of reward functions can instead call `rewardspec.adapters.trl.install(...)` itself.
@@ -34,6 +34,7 @@ LOG = {
     "every": "REWARDSPEC_ROLLOUT_LOG_EVERY",
     "keep": "REWARDSPEC_ROLLOUT_LOG_KEEP",
     "text": "REWARDSPEC_ROLLOUT_LOG_TEXT",
+    "columns": "REWARDSPEC_ROLLOUT_LOG_COLUMNS",
 }
 
 

@@ -15,7 +15,16 @@ import torch
 from rewardspec.adapters.common.binding import BindingError, check_rewards, listed
 from rewardspec.adapters.common.lists import list_of_advantage, listed_columns, lists_of_turns, with_missing
 from rewardspec.adapters.common.metrics import Metrics
-from rewardspec.adapters.common.rollout_log import PREFIX, Beside, log_batch, numbered, writer_of
+from rewardspec.adapters.common.rollout_log import (
+    PREFIX,
+    Beside,
+    kept_of,
+    log_batch,
+    numbered,
+    outer_names,
+    refuse_absent,
+    writer_of,
+)
 from rewardspec.adapters.verl.texts import texts_of
 from rewardspec.adapters.verl.turns import CALLS, TURNS, Written, items, of_turns
 from rewardspec.logs.rollout_log import LogWriter, RolloutLog
@@ -100,6 +109,7 @@ class Advantages:
     def open_log(self, log: RolloutLog | None) -> None:
         """Write the rollouts of all batches into a log. Raises BindingError where it cannot be written."""
         self.log = None if log is None else writer_of(log, self.spec, "verl", "verl")
+        self.wanted = (*self.wanted, *([] if log is None else outer_names(log)))
 
     def __call__(self, rollouts: Rollouts, mask: torch.Tensor, step: int, total_steps: int) -> torch.Tensor:
         """One advantage for each row, [N] float32 on the device of `mask` [N, L]; 0 for rows of no rollout.
@@ -156,7 +166,11 @@ class Advantages:
                 more[name] = Column("text", values)
         if self.spec.condition is not None:
             more[f"{PREFIX}token"] = Column("name", rollouts.values(TOKEN))
-        return Beside(texts, more)
+        return Beside(texts, more, {n: values for n, values in self._kept(rollouts).items() if values is not None})
+
+    def _kept(self, rollouts: Rollouts) -> dict[str, Sequence | None]:
+        """The columns of the data set that the log keeps."""
+        return {} if self.log is None else kept_of(self.log.log, rollouts.values)
 
     def metrics(self) -> dict[str, float]:
         """What to log of the last batch. rollouts_dropped: share of those that were started and have no response."""
@@ -206,6 +220,9 @@ class Advantages:
                 "Return a dict with these names from compute_score (reward.custom_reward_function), or rename "
                 "them in the spec"
             ) from None
+        if not self.checked:
+            lacks = [name for name, values in self._kept(rollouts).items() if values is None]
+            refuse_absent(lacks, {*scored, *others, *FILLED_IN}, "in the first batch there are")
         unread = [name for name in scored if name not in self.spec.columns and name not in ITS_OWN]
         if unread:
             logger.warning("rewardspec: compute_score also returns %s, which the spec does not read", listed(unread))

@@ -36,6 +36,7 @@ LOG = {
     "every": "rollout_log_every",
     "keep": "rollout_log_keep",
     "text": "rollout_log_text",
+    "columns": "rollout_log_columns",
 }
 KEYS = ("spec", "dialect", "constants", "seed", "resume_changed", *LOG.values())
 CARRIED = ("file", "json", "fingerprint")  # what `_travel` adds
