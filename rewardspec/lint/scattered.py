@@ -18,8 +18,11 @@ LONGEST = 4  # items of a list
 MOST_ITEMS = 20
 
 
-def scattered(facts: Facts, size: int = 4) -> list[Group]:
-    """Groups with values from all over their domains: a claim that holds for all of them hardly holds by chance."""
+def scattered(facts: Facts, size: int = 4, more_items: int = 0) -> list[Group]:
+    """Groups with values from all over their domains: a claim that holds for all of them hardly holds by chance.
+
+    more_items: how many more the longest lists have than it takes to exceed the numbers in the spec.
+    """
     draw = random.Random(0)
 
     def value(node: Node, points: list[Point]) -> Point:
@@ -43,7 +46,7 @@ def scattered(facts: Facts, size: int = 4) -> list[Group]:
             for node, points in question.fine.items()
         )
 
-    question, longest = facts.question, _longest(facts)
+    question, longest = facts.question, _longest(facts) + more_items
     moments = _moments(facts)
     return [
         Group(

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 
 from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.pooled import pooled
 from rewardspec.lint.registry import finding
 from rewardspec.ops.domain import Level
 from rewardspec.ops.reductions import REDUCTIONS
@@ -35,11 +36,14 @@ from rewardspec.text.diagnostics import Diagnostic
 
 @finding("baseline-depends-on-stopping", __doc__)
 def baseline_depends_on_stopping(facts: Facts) -> Iterator[Diagnostic]:
-    for node in walk([facts.program.advantage, *facts.shaped.values()]):
+    program = facts.question.program
+    for node in walk([program.advantage, *(c.shaped for c in program.components)]):
         if node.op not in REDUCTIONS or len(node.args) < 3 or node.attributes[0] is Level.ROLLOUT:
             continue
         place = _place(facts, node.args[2])
-        if place is not None and node.op not in ("count", "sum", "any", "all"):
+        if place is None or node.op in ("count", "sum", "any", "all"):
+            continue
+        if _compares_those_that_got_there(facts, node):
             yield facts.warn(
                 "baseline-depends-on-stopping",
                 f"each {place.level} is compared only with those of rollouts that got as far",
@@ -53,3 +57,18 @@ def _place(facts: Facts, by: Node) -> Node | None:
     """The place in an ordered list that `by` divides by; None if it does not."""
     lists = facts.declared.lists
     return next((n for n in walk([by]) if n.op == "position" and lists[n.level.name].ordered), None)
+
+
+def _compares_those_that_got_there(facts: Facts, node: Node) -> bool:
+    """Whether items at some place after the first are only compared with those of rollouts that are as long.
+
+    Not where `by` tells no places apart, or finds the last items of all rollouts.
+    """
+    reached: set[int] = set()
+    shared: set[int] = set()  # places whose items are compared with a rollout that ended before
+    for lengths, taken in pooled(facts, node):
+        for rollout, place, subset in taken:
+            others = [lengths[r] for r, _, s in taken if s == subset and r != rollout]
+            reached |= {place} if others else set()
+            shared |= {place} if any(length < place for length in others) else set()
+    return bool(reached - shared - {1})

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewardspec.ir.graph import walk
+from rewardspec.ir.graph import Node, walk
 from rewardspec.lint.facts import Facts
+from rewardspec.lint.pooled import pooled
 from rewardspec.lint.registry import finding
 from rewardspec.ops.domain import Level
 from rewardspec.ops.reductions import REDUCTIONS
@@ -36,11 +37,12 @@ _AVERAGES = frozenset(REDUCTIONS) - {"count", "sum", "any", "all", "min", "max",
 
 @finding("long-rollouts-outweigh", __doc__)
 def long_rollouts_outweigh(facts: Facts) -> Iterator[Diagnostic]:
-    for node in walk([facts.program.advantage, *facts.shaped.values()]):
+    program = facts.question.program
+    for node in walk([program.advantage, *(c.shaped for c in program.components)]):
         if node.op not in _AVERAGES or len(node.args) > 2 or node.attributes[0] is Level.ROLLOUT:
             continue
         level = node.args[0].level
-        if level.listed and facts.declared.lists[level.name].ordered:
+        if level.listed and facts.declared.lists[level.name].ordered and _counts_some_twice(facts, node):
             yield facts.warn(
                 "long-rollouts-outweigh",
                 f"a rollout with more items of `{level}` counts more in this comparison",
@@ -49,3 +51,8 @@ def long_rollouts_outweigh(facts: Facts) -> Iterator[Diagnostic]:
                 "`zscore(sum(x, over=rollout))`",
             )
             return
+
+
+def _counts_some_twice(facts: Facts, node: Node) -> bool:
+    """Whether more than one item of a rollout takes part: not where `where=` selects the first or the last."""
+    return any(len(taken) > len({rollout for rollout, _, _ in taken}) for _, taken in pooled(facts, node))
