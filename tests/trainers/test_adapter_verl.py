@@ -452,6 +452,18 @@ def test_a_response_that_rollout_correction_rejected_counts_in_its_group():
     torch.testing.assert_close(adapted(loads("grpo"), data), expected)
 
 
+def test_tokens_are_those_that_were_generated_before_rollout_correction():
+    """As in V1, and as the tokens of turns: a length penalty is about what the model wrote."""
+    data = batch_of(0, [4, 4])
+    before, rewards = data.batch["response_mask"], data.batch["token_level_rewards"]
+    after = before.clone()
+    after[3], after[5, 0] = 0, 0
+    assert after.sum() < before.sum()
+    rollouts = of_data_proto(trainer_like(), data, after, rewards, before)
+    assert rollouts.values("tokens") == before.sum(-1).tolist()
+    assert of_data_proto(trainer_like(), data, after, rewards).values("tokens") == after.sum(-1).tolist()
+
+
 def test_a_value_that_is_missing_follows_the_spec():
     data = batch_of(0, [4, 4])
     info = data.non_tensor_batch["reward_extra_info"]

@@ -333,6 +333,7 @@ def of_data_proto(
     batch, others = data.batch, data.non_tensor_batch
     responses = batch["responses"]
     # rollout correction may have emptied masks of real responses: theirs count in their group's statistics
+    mask = mask if before is None else before
     lengths = batch["attention_mask"][:, -responses.shape[1] :].sum(-1)
     rows = torch.nonzero(lengths > 0)[:, 0].tolist()
 
@@ -357,7 +358,7 @@ def of_data_proto(
         column=lambda name: [others[name][row] for row in rows] if name in others else None,
         names=lambda: others.keys(),
         started=lambda: len(data),
-        mask=lambda: (mask if before is None else before)[rows],
+        mask=lambda: mask[rows],
         texts=texts,
     )
 
