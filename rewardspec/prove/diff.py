@@ -15,7 +15,7 @@ from rewardspec.groups.blocks import Block
 from rewardspec.groups.moments import Moment
 from rewardspec.groups.points import ITEMS, Point
 from rewardspec.groups.question import Question
-from rewardspec.ir.exact import GroupEvaluator, items_of
+from rewardspec.ir.exact import GroupEvaluator, items_of, of_each
 from rewardspec.ir.node import Node, walk
 from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import MOST_EFFORT, Allowance
@@ -41,7 +41,8 @@ class SizeDifference:
     """What changes in groups of one size: in `changed` of `groups` the advantages differ at some moment of the run.
 
     signs: groups in which the advantage of a rollout changes sign. died, revived: groups whose advantages lose their
-    spread, or gain one. example: the first group that changes, a row for each rollout. moment: when it changes.
+    spread, or gain one; both of groups that raise an error in neither spec. example: the first group that changes, a
+    row for each rollout, None for an advantage that is undefined. moment: when it changes.
     """
 
     size: int
@@ -108,6 +109,10 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3), items: 
     if columns.unlike:
         left_out[f"{columns.unlike} has values of another level, so no group was compared"] = None
         return Difference(changes(before, after), [], len(moments), list(left_out), most)
+    if len(of := {q.root.level: None for q in questions if q.root.level.listed}) > 1:
+        one, other = of
+        left_out[f"one has an advantage for each {one}, the other for each {other}, so no group was compared"] = None
+        return Difference(changes(before, after), [], len(moments), list(left_out), most)
     if not all_moments:
         left_out[f"schedules were compared at {len(moments)} moments only"] = None
 
@@ -142,9 +147,12 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3), items: 
             counts["groups"] += bool(pairs)
             try:
                 changed = [(moment, a, b) for moment, a, b in pairs if a != b]
-                of_each_item = [pair for _, a, b in changed for pair in zip(_items(a), _items(b), strict=True)]
+                defined = [(a, b) for _, a, b in changed if None not in (*_items(a), *_items(b))]
+                if len(defined) < len(changed):
+                    left_out["signs and signal of groups that raise an error"] = None
+                of_each_item = [pair for a, b in defined for pair in zip(_items(a), _items(b), strict=True)]
                 signs = any(sign(x) * sign(y) < 0 for x, y in of_each_item)
-                alive = [(_has_spread(a), _has_spread(b)) for _, a, b in changed]
+                alive = [(_has_spread(a), _has_spread(b)) for a, b in defined]
             except Inexact:
                 left_out["some values are too close to call"] = None
                 continue
@@ -311,13 +319,14 @@ def _allows(question: Question, columns: Columns, members: Rollouts, coarse: dic
 def _advantages(
     question: Question, evaluate: GroupEvaluator, columns: Columns, members: Rollouts, coarse: dict[str, Point]
 ) -> Advantages | None:
-    """The advantages of a group; None if they are not exact."""
+    """The advantages of a group, all None if one is undefined, which raises an error; None if they are not exact."""
     at = [columns.names.index(_name(n)) for n in question.fine]
     rows = [tuple(m[i] for i in at) for m in members]
     try:
-        return evaluate(rows, coarse)
+        found = evaluate(rows, coarse)
     except Inexact:
         return None
+    return found if None not in _items(found) else [of_each(lambda _: None, value) for value in found]
 
 
 def _has_spread(advantages: Advantages) -> bool:

@@ -185,6 +185,34 @@ def test_differences_are_those_of_all_groups():
     assert rewardspec.diff(before, before, 2).is_none
 
 
+def test_groups_that_raise_an_error_are_compared_with_those_that_do_not():
+    """By hand: of 10 groups of two, `b` is 0 in all rollouts of three; elsewhere the means are of one or two."""
+    text = "rewardspec: 1\ncomponents: {{a: {{values: [0, 1]}}, b: {{values: [0, 1]}}}}\nadvantage: {}\n"
+    advantages = "a - mean(a, where=b)", "a - coalesce(mean(a, where=b), 5)", "a / b"
+    raises, not_so, divides = (rewardspec.loads(text.format(one)) for one in advantages)
+    for before, after in ((raises, not_so), (not_so, raises)):
+        found = rewardspec.diff(before, after, 2)
+        (two,) = found.sizes
+        assert (two.groups, two.changed, two.signs, two.died, two.revived) == (10, 3, 0, 0, 0)
+        assert {*two.example[0][1:]} == {None, -5.0}
+        assert found.left_out == ["signs and signal of groups that raise an error"]
+    (two,) = rewardspec.diff(divides, raises, 2).sizes  # the same where both raise, and where all `a` are 0, `b` 1
+    assert two.changed == 10 - 3 - 1
+
+
+def test_advantages_of_two_lists_are_not_compared():
+    text = """rewardspec: 1
+lists: {{turn: {{}}, tool: {{}}}}
+signals: {{x: {{values: [0, 1], level: turn}}, y: {{values: [0, 1], level: tool}}}}
+components: {{a: {{values: [0, 1]}}}}
+advantage: {}
+"""
+    turns, tools = (rewardspec.loads(text.format(f"a - mean(a) + center({name})")) for name in "xy")
+    found = rewardspec.diff(turns, tools, 2)
+    assert found.sizes == [] and not found.exact and [change.what for change in found.changes] == ["advantage"]
+    assert "one has an advantage for each turn, the other for each tool, so no group was compared" in found.left_out
+
+
 @pytest.mark.parametrize(
     ("tool", "name", "words"),
     [
