@@ -15,7 +15,10 @@ import typer
 from typer.core import TyperGroup
 
 from rewardspec._version import __version__
+from rewardspec.cli.helping import unwrapped, with_words
 from rewardspec.cli.plain import PlainCommand, taken_plainly
+from rewardspec.text.diagnostics import nearest
+from rewardspec.text.shown import shown
 
 if TYPE_CHECKING:
     from typer._click import Command, Context  # typer carries click within itself
@@ -28,7 +31,13 @@ class _Commands(TyperGroup):
     """The commands, each imported on first use: `check` is the function `command` in `commands/check.py`."""
 
     def get_params(self, ctx: Context) -> list[Any]:
-        return taken_plainly(super().get_params(ctx))
+        return with_words(taken_plainly(super().get_params(ctx)))
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            ctx.fail(f"No command is named {shown(args[0])!r}{_instead(args[0], known)}")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Context) -> list[str]:
         return sorted(found.name for found in iter_modules(import_module(COMMANDS).__path__))
@@ -39,8 +48,17 @@ class _Commands(TyperGroup):
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         module = import_module(f"{COMMANDS}.{cmd_name}")
         settings = getattr(module, "SETTINGS", None)
-        one.command(cmd_name, cls=PlainCommand, context_settings=settings)(module.command)
+        about = unwrapped(module.command.__doc__)
+        one.command(cmd_name, cls=PlainCommand, context_settings=settings, help=about)(module.command)
         return typer.main.get_command(one)
+
+
+def _instead(word: str, known: list[str]) -> str:
+    """What a word that is no command can have been meant as."""
+    if word.endswith((".yaml", ".yml")):
+        return f": write `rewardspec check {shown(word)}`"
+    near = nearest(word, known)
+    return f": did you mean `{near}`?" if near else ""
 
 
 app = typer.Typer(

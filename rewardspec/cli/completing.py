@@ -48,6 +48,20 @@ def schemes(incomplete: str) -> list[str]:
     return _beginning(incomplete, [scheme.name for scheme in schemes()])
 
 
+def kinds(incomplete: str) -> list[str]:
+    """What `list` shows one kind of."""
+    from rewardspec.language.catalogue import catalogue
+
+    return _beginning(incomplete, [*dict.fromkeys(f"{entry.kind}s" for entry in catalogue()), "findings"])
+
+
+def log_formats(incomplete: str) -> list[str]:
+    """What writes logs."""
+    from rewardspec.logs.registry import registered
+
+    return _beginning(incomplete, list(registered()))
+
+
 def words(*known: str) -> Callable[[str], list[str]]:
     """The completion of an option that takes one of these words."""
 

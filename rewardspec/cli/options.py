@@ -55,7 +55,14 @@ GroupBy = Annotated[
 
 
 LogFormat = Annotated[
-    str | None, typer.Option("--from", help="What wrote the log, if that is not plain.", show_default=False)
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TRAINER",
+        help="What wrote the log, if that is not plain.",
+        show_default=False,
+        autocompletion=completing.log_formats,
+    ),
 ]
 LogNames = Annotated[
     str,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from typer.core import TyperCommand
 
+from rewardspec.cli.helping import with_words
+
 if TYPE_CHECKING:
     from typer._click import Context
 
@@ -27,7 +29,7 @@ class PlainCommand(TyperCommand):
     """A command whose texts and paths are taken as they are."""
 
     def get_params(self, ctx: Context) -> list[Any]:
-        return taken_plainly(super().get_params(ctx))
+        return with_words(taken_plainly(super().get_params(ctx)))
 
 
 class _Plain:

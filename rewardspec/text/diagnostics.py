@@ -173,8 +173,8 @@ def shorten(text: str, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most similar to `name`; None if none is near."""
+def nearest(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The known name most similar to `name`; None if none is near. least: the share of equal characters, about."""
     if len(name) > 80:
         return None
     known = list(known)
@@ -184,7 +184,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
             return same[0]
     from difflib import get_close_matches
 
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    close = get_close_matches(name, known, n=1, cutoff=least)
     return close[0] if close else None
 
 

@@ -57,13 +57,30 @@ def test_a_word_wider_than_a_line_is_broken():
     assert wrapped("ab cdefgh i", 3) == ["ab", "cde", "fgh", "i"]
 
 
+def test_the_first_column_of_a_table_that_is_too_wide_stands_above_the_others():
+    heads = ("spec", "size", "kept apart")
+    rows = [("some-very-long-name", "2", "0.5"), ("some-very-long-name", "16", "0.25"), ("another", "2", "1")]
+    assert laid_out(heads, rows, 24) == [
+        "",
+        " spec",
+        "   size  kept apart",
+        f"   {terminal.rule() * 16}",
+        " some-very-long-name",
+        "      2         0.5",
+        "     16        0.25",
+        " another",
+        "      2           1",
+        "",
+    ]
+
+
 def test_a_table_that_cannot_fit_becomes_lists():
-    heads, rows = ("spec", "a long head", "n"), [("some-very-long-name", "x" * 12, "1")]
+    heads, rows = ("spec", "a long head", "n"), [("some-very-long-name", "x" * 12, "y" * 14)]
     assert laid_out(heads, rows, 30) == [
         "",
         " spec some-very-long-name",
         f"   a long head  {'x' * 12}",
-        "   n            1",
+        f"   n            {'y' * 14}",
         "",
     ]
 
@@ -162,6 +179,36 @@ def test_help_has_an_example_whose_options_exist(name):
     for example in examples:
         used = [word for word in shlex.split(example) if re.fullmatch(r"--?[a-z].*", word)]
         assert {*used} <= options, example
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_fits_80_columns_and_cuts_no_option(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(name, "--help").stdout
+    assert max(map(wide, shown.splitlines())) <= 80 and "…" not in shown
+    assert not re.search(r"<\w", shown)  # such as <int range>
+    command = COMMANDS.get_command(typer.Context(COMMANDS), name)
+    assert {option for param in command.params if param.opts[0][0] == "-" for option in param.opts} <= {*shown.split()}
+
+
+@pytest.mark.parametrize(
+    ("word", "help"),
+    [("chek", "did you mean `check`?"), ("a.yaml", "write `rewardspec check a.yaml`"), ("zzz", "'zzz' ")],
+)
+def test_a_word_that_is_no_command_is_answered_with_what_was_meant(word, help, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    done = run(word)
+    assert done.returncode == 2 and help in done.stderr
+
+
+def test_an_unknown_word_is_answered_with_names_that_have_it():
+    assert "names that have it are `dead-groups`" in run("explain", "dead").stderr
+    assert run("explain", "nonsense").stderr.endswith("`rewardspec list` shows the names\n")
+
+
+def test_a_new_spec_is_named_with_or_without_the_suffix_of_its_file(tmp_path):
+    assert run("new", "mine.yaml", cwd=tmp_path).stdout.startswith("wrote mine.yaml, ")
+    assert "\nname: mine\n" in (tmp_path / "mine.yaml").read_text()
 
 
 # Options

@@ -39,7 +39,7 @@ def command(
     strict: Annotated[bool, typer.Option(help="Treat every finding as an error.")] = False,
     rates: Rates = "",
     group_sizes: Annotated[
-        str, typer.Option("-g", "--group-size", help="Group sizes of the run: `8`, `2,4,8` or `2..8`.")
+        str, typer.Option("-g", "--group-size", metavar="SIZES", help="Group sizes of the run: `8`, `2,4,8` or `2..8`.")
     ] = "",
     total_steps: TotalSteps = None,
     items: Items = ITEMS,

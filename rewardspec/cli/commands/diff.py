@@ -35,7 +35,7 @@ def command(
     before: Annotated[Path, typer.Argument(help=A_SPEC, show_default=False, autocompletion=completing.specs)],
     after: Annotated[Path, typer.Argument(help="The other spec.", show_default=False, autocompletion=completing.specs)],
     group_sizes: Annotated[
-        str, typer.Option("-g", "--group-size", help=f"Group sizes to compare; by default {SIZES}.")
+        str, typer.Option("-g", "--group-size", metavar="SIZES", help=f"Group sizes to compare; by default {SIZES}.")
     ] = "",
     items: MaybeItems = None,
     rollouts: Annotated[

@@ -124,8 +124,11 @@ def _pages(word: str) -> list[Page]:
     from rewardspec.syntax.foreign import NAMES
 
     of_specs = {name.partition("/")[2]: name for name in names() if "/" in name}
-    near = of_specs.get(word) or nearest(word, names())
+    near = of_specs.get(word) or nearest(word, names(), least=0.7)
+    having = [name for name in names() if len(word) > 2 and word.lower() in name]
     help = NAMES.get(word.lower()) or (f"did you mean `{near}`?" if near else None)
+    if help is None and having:
+        help = f"names that have it are {', '.join(f'`{name}`' for name in having[:5])}{', ...' * (len(having) > 5)}"
     misuse(f"no file and no page is named {shown(word)!r}: {help or '`rewardspec list` shows the names'}")
 
 

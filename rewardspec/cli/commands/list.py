@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rewardspec.cli import completing
 from rewardspec.cli.options import TableOrJson, one_of
 from rewardspec.cli.printing.lines import misuse, say_json
 from rewardspec.cli.printing.table import console, table
@@ -16,7 +17,10 @@ from rewardspec.lint import codes, page
 
 def command(
     kind: Annotated[
-        str | None, typer.Argument(help="One kind only, such as `rewards` or `schemes`.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="One kind only, such as `rewards` or `schemes`.", show_default=False, autocompletion=completing.kinds
+        ),
     ] = None,
     format: TableOrJson = "table",
 ) -> None:

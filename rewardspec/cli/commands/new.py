@@ -28,6 +28,7 @@ def command(
 
     rewardspec new mine --like open_r1
     """
+    name = name.removesuffix(".yaml")
     if not is_name(name):
         misuse(f"{name!r} is not a valid name: use letters, digits, `-`, `_` and `.`")
     path = Path(f"{name}.yaml")

@@ -23,7 +23,9 @@ def command(
         Path | None,
         typer.Option("-o", "--output", help="The page: one HTML file that opens from disk.", show_default=False),
     ] = None,
-    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2,4,8",
+    group_sizes: Annotated[
+        str, typer.Option("-g", "--group-size", metavar="SIZES", help="Group sizes: `2,4,8` or `2..8`.")
+    ] = "2,4,8",
     rates: Rates = "",
     total_steps: TotalSteps = None,
     items: Items = ITEMS,

@@ -42,7 +42,10 @@ SIZES = "2,4,8"
 def command(
     files: Files,
     group_sizes: Annotated[
-        str, typer.Option("-g", "--group-size", help=f"Group sizes: `2,4,8` or `2..8`; by default {SIZES}.")
+        str,
+        typer.Option(
+            "-g", "--group-size", metavar="SIZES", help=f"Group sizes: `2,4,8` or `2..8`; by default {SIZES}."
+        ),
     ] = "",
     format: TableOrJson = "table",
     scheme: Annotated[

@@ -21,7 +21,9 @@ from rewardspec.spec import Spec
 
 def command(
     files: Files,
-    group_sizes: Annotated[str, typer.Option("-g", "--group-size", help="Group sizes: `2,4,8` or `2..8`.")] = "2..8",
+    group_sizes: Annotated[
+        str, typer.Option("-g", "--group-size", metavar="SIZES", help="Group sizes: `2,4,8` or `2..8`.")
+    ] = "2..8",
     solve: Annotated[
         str, typer.Option(metavar="weight:NAME", help="Find the weights at which no guarantee is broken.")
     ] = "",

@@ -1,6 +1,7 @@
 """Tables of text that fit the terminal, or the COLUMNS of the environment, without broken words.
 
-A table that is too wide wraps its cells at spaces. Where even the longest words do not fit, each row becomes a list.
+A table that is too wide wraps its cells at spaces. Where even the longest words do not fit, the first column goes onto
+lines of its own, and the rest stays a table; where that does not fit either, each row becomes a list.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TextIO
 from rewardspec.cli.printing.terminal import rule, stream, styled, wide, width, wrapped
 from rewardspec.text.shown import Inert, shown
 
-GAP = 2  # spaces between columns
+GAP = 2  # spaces between columns, and before rows below the cell that they have in common
 _NUMBER = re.compile(r"(?:[<>]= )?-?[\d.,]*\d%?(?:e[+-]\d+)?(?:\.\.\d+)?|-?")
 
 
@@ -54,12 +55,22 @@ def laid_out(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int, styles: Mapping[str, str] = {}
 ) -> list[str]:
     """The lines of a table at most `width` wide, if no word is wider."""
+    if (whole := _set(heads, rows, width, styles)) is not None:
+        head, found = whole
+        return ["", *head, *(line for lines in found for line in lines), ""]
+    return _in_sections(heads, rows, width, styles) or _as_lists(heads, rows, width)
+
+
+def _set(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int, styles: Mapping[str, str]
+) -> tuple[list[str], list[list[str]]] | None:
+    """The lines of the head, and those of each row, in columns; None if they do not fit."""
     columns = [list(column) for column in zip(heads, *rows, strict=True)]
     least = [max((wide(word) for cell in column for word in cell.split()), default=0) for column in columns]
     most = [max(map(wide, column)) for column in columns]
     room = width - 1 - GAP * (len(columns) - 1)
     if sum(least) > room:
-        return _as_lists(heads, rows, width)
+        return None
     widths = most if sum(most) <= room else _shared(least, most, room)
     right = [any(column[1:]) and all(map(_NUMBER.fullmatch, column[1:])) for column in columns]
 
@@ -77,8 +88,29 @@ def laid_out(
         return found
 
     ruled = " " + rule() * (sum(widths) + GAP * (len(widths) - 1))
-    headed = [*lines_of(heads, head=True), ruled] if any(heads) else []
-    return ["", *headed, *(line for row in rows for line in lines_of(row)), ""]
+    return ([*lines_of(heads, head=True), ruled] if any(heads) else []), [lines_of(row) for row in rows]
+
+
+def _in_sections(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int, styles: Mapping[str, str]
+) -> list[str]:
+    """A table of all columns but the first, whose cells stand above the rows that have them; empty if too wide."""
+    rest = _set(heads[1:], [row[1:] for row in rows], width - GAP, styles) if len(heads) > 1 else None
+    if rest is None:
+        return []
+    head, found = rest
+
+    def first(cell: str, style: str) -> list[str]:
+        return [f" {styled(line, style)}" for line in wrapped(cell, width - 1)] if cell else []
+
+    lines = ["", *first(heads[0], "bold"), *(f"{' ' * GAP}{line}" for line in head)]
+    above = None
+    for row, parts in zip(rows, found, strict=True):
+        if row[0] != above:
+            lines += first(row[0], styles.get(row[0], "bold"))
+        above = row[0]
+        lines += [f"{' ' * GAP}{line}".rstrip() for line in parts]
+    return [*lines, ""]
 
 
 def _shared(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
