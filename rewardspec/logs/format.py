@@ -17,6 +17,18 @@ PARQUET, LINES, CSV, ARROW, TORCH = "Parquet", "JSON lines", "CSV", "Arrow", "a 
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A place in a file of lines: the number of a line, from 1, the byte where it begins, and the bytes before it."""
+
+    line: int = 1
+    byte: int = 0
+    before: bytes = b""
+
+
+START = Mark()
+
+
+@dataclass(frozen=True)
 class Head:
     """The beginning of a file.
 
@@ -24,7 +36,8 @@ class Head:
     rows: the first rows that are rollouts. columns: their keys; of a table those of its schema.
     metadata: of a Parquet file.
     problem: why no row could be read.
-    fits: the formats that it matches. first: the step of the first rollout.
+    fits: the formats that it matches. first: the step of the first rollout. since: where its rows are read from, of
+    JSON lines.
     """
 
     path: Path
@@ -35,6 +48,7 @@ class Head:
     problem: str | None = None
     fits: tuple[str, ...] = ()
     first: int | None = None
+    since: Mark = START
 
     def has(self, *names: str) -> bool:
         return all(name in self.columns for name in names)

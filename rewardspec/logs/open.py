@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rewardspec.logs.columns import listed
 from rewardspec.logs.files import log_files
-from rewardspec.logs.format import Format, Head, Rollout
+from rewardspec.logs.format import Format, Head, Mark, Rollout
 from rewardspec.logs.records import head_of
 from rewardspec.logs.registry import registered
 from rewardspec.logs.rows import BadLog
-from rewardspec.logs.run import Run
+from rewardspec.logs.run import Run, Step, Trained
 from rewardspec.logs.steps import UNLIKE, Taken, batches_of, lacking, read_steps, rollouts_of
 from rewardspec.text.diagnostics import did_you_mean, shorten
 from rewardspec.text.shown import shown
 
 LOOK = 32  # rows of the first and of the last file
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The files of a log, of one format and in their order: heads, without rows. The rest is that of a `Run`."""
+
+    form: Format
+    heads: Sequence[Head]
+    taken: Taken
+    columns: tuple[str, ...]
+    lost: tuple[str, ...]
+    spec: Trained | None
+
+    def run(self) -> Run:
+        read = tuple(head.path for head in self.heads)
+        return Run(read, self.form.name, self.columns, self.steps, self.lost, self.spec)
+
+    def steps(self) -> Iterator[Step]:
+        return read_steps(self.heads, self.form, self.taken, self.columns)
 
 
 def open_run(
@@ -37,6 +56,18 @@ def open_run(
     `columns` of the run are those of its first rows; a step also has those that appear later.
     Raises BadLog with everything that is wrong, OSError.
     """
+    return open_files(paths, format=format, columns=columns, group_by=group_by).run()
+
+
+def open_files(
+    paths: Sequence[Path],
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    group_by: str | None = None,
+    since: Mapping[Path, Mark] | None = None,
+) -> Opened:
+    """As `open_run`. since: where the rows of files are read from, by default all."""
     taken = Taken(dict(columns or {}), group_by)
     known = registered()
     if format is not None and format not in known:
@@ -54,8 +85,9 @@ def open_run(
     if not form.sharded and not form.alone:
         _refuse_twice(heads, form)
     lost = (*_lost(begin, heads, form, taken, [*left, *unread]), *said)
-    read = tuple(head.path for head in heads)
-    return Run(read, form.name, names, lambda: read_steps(heads, form, taken, names), lost, form.spec(end))
+    if since:
+        heads = [replace(head, since=since.get(head.path, head.since)) for head in heads]
+    return Opened(form, heads, taken, names, lost, form.spec(end))
 
 
 def _begun(

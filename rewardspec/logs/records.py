@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.logs import weights_only
-from rewardspec.logs.format import ARROW, CSV, LINES, PARQUET, TORCH, Head
+from rewardspec.logs.format import ARROW, CSV, LINES, PARQUET, START, TORCH, Head, Mark
 from rewardspec.logs.rows import DEEPEST, JSON_TEXT, PACKED, BadLog, Unread, repeated, row_of, unfolded, unlike
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.shown import shown
 
 LONGEST_LINE = 128 * 2**20  # bytes
+KNOWN_BY = 64  # bytes before a mark, by which a file is known again
 FIRST = 64  # rows among which the first that can be read is looked for
 AT_ONCE = 256  # rows of a table
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -79,10 +80,10 @@ def schema_of(path: Path) -> Head:
     return Head(path, kind, (), columns, metadata)
 
 
-def records(path: Path, kind: str, only: Sequence[str] | None = None) -> Records:
+def records(path: Path, kind: str, only: Sequence[str] | None = None, since: Mark = START) -> Records:
     """The rows of a file with their numbers, from 1. Raises BadLog, OSError.
 
-    only: the columns to read, of a table.
+    only: the columns to read, of a table. since: the first line that is read, of JSON lines.
     """
     if kind == PARQUET:
         return _parquet(path, only)
@@ -92,13 +93,32 @@ def records(path: Path, kind: str, only: Sequence[str] | None = None) -> Records
         return _csv(path)
     if kind == TORCH:
         return iter([(1, weights_only.load(path))])
-    return _lines(path)
+    return _lines(path, since)
 
 
-def _texts(path: Path) -> Iterator[tuple[int, str]]:
+def further(path: Path, mark: Mark, line: int) -> Mark:
+    """The mark of a later line of a file, which is not parsed. Raises OSError."""
+    with open(path, "rb") as file:
+        file.seek(mark.byte)
+        for _ in range(line - mark.line):
+            file.readline()
+        byte = file.tell()
+        file.seek(max(0, byte - KNOWN_BY))
+        return Mark(line, byte, file.read(byte - file.tell()))
+
+
+def is_known(path: Path, mark: Mark) -> bool:
+    """Whether a file still has the bytes before a mark. Raises OSError."""
+    with open(path, "rb") as file:
+        file.seek(mark.byte - len(mark.before))
+        return file.read(len(mark.before)) == mark.before
+
+
+def _texts(path: Path, since: Mark = START) -> Iterator[tuple[int, str]]:
     """The lines of a text, in UTF-8; bytes that are none are kept as surrogates. Raises BadLog for a line too long."""
     with open(path, "rb") as file:
-        for number in range(1, 2**63):
+        file.seek(since.byte)
+        for number in range(since.line, 2**63):
             line = file.readline(LONGEST_LINE + 1)
             if not line:
                 return
@@ -109,8 +129,8 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.decode("utf-8", "surrogateescape")
 
 
-def _lines(path: Path) -> Records:
-    for number, text in _texts(path):
+def _lines(path: Path, since: Mark) -> Records:
+    for number, text in _texts(path, since):
         if not text.strip():
             continue
         row = row_of(text.rstrip("\r\n"))

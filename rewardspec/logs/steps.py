@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardspec.logs.columns import group_id, listed, step_of
-from rewardspec.logs.format import PARQUET, Format, Head, Rollout, Row, number_in, text_of
+from rewardspec.logs.format import PARQUET, Batches, Format, Head, Rollout, Row, number_in, text_of
 from rewardspec.logs.records import records, schema_of
 from rewardspec.logs.rows import BadLog, Unread, located
 from rewardspec.logs.run import Call, Step
@@ -127,7 +127,12 @@ def lacking(heads: Sequence[Head], form: Format, taken: Taken) -> list[str]:
 
 def read_steps(heads: Sequence[Head], form: Format, taken: Taken, columns: Sequence[str]) -> Iterator[Step]:
     """The steps of files in order, those of one number together. Raises BadLog, OSError."""
-    for batch in form.settle(_merged(heads, form, taken)):
+    return steps_of(merged(heads, form, taken), form, columns)
+
+
+def steps_of(batches: Batches, form: Format, columns: Sequence[str]) -> Iterator[Step]:
+    """Batches as steps. columns: names that all of them have. Raises BadLog, OSError."""
+    for batch in form.settle(batches):
         call = form.call(schema_of(batch[0].place[0])) if form.alone else None
         yield _step(batch, columns, call)
 
@@ -159,7 +164,7 @@ def _all(problems: Sequence[tuple[tuple[Path, int], str]]) -> str:
     return "\n".join(located(path, told) for path, told in by_path.items())
 
 
-def _merged(heads: Sequence[Head], form: Format, taken: Taken) -> Iterator[list[Rollout]]:
+def merged(heads: Sequence[Head], form: Format, taken: Taken) -> Iterator[list[Rollout]]:
     """Batches of all files by step; a file is opened when its first step is due. Files without steps: one each."""
     if form.alone:
         for head in heads:
@@ -210,7 +215,7 @@ def batches_of(head: Head, form: Format, taken: Taken) -> Iterator[list[Rollout]
     problems: list[tuple[int, str]] = []
     batch: list[Rollout] = []
     stepped: bool | None = None
-    for number, row in records(head.path, head.kind):
+    for number, row in records(head.path, head.kind, since=head.since):
         try:
             if isinstance(row, Unread):
                 raise ValueError(row.reason)

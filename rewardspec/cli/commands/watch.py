@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -45,20 +45,35 @@ def command(
     """
     from rewardspec.cli.commands.replay import spec_of
     from rewardspec.cli.printing.replay import show_audit, step_line
-    from rewardspec.logs.open import open_run
+    from rewardspec.logs.format import Mark
+    from rewardspec.logs.open import Opened, open_files
     from rewardspec.logs.rows import BadLog
     from rewardspec.logs.run import Run
     from rewardspec.runs.replay import Replaying
-    from rewardspec.runs.watch import growing
+    from rewardspec.runs.watch import Growing
 
     given = None if spec is None else loaded(spec, set_)
-    under, called, told, opened = None, names_of(columns), set[str](), None
+    called, told = names_of(columns), set[str]()
+    under: Replaying | None = None
+    opened: Run | None = None
+    heard = 0  # steps of which the audit was told
 
-    def opener(paths: Sequence[Path]) -> Run:
-        return open_run(paths, format=from_, columns=called, group_by=group_by)
+    def opener(paths: Sequence[Path], since: Mapping[Path, Mark]) -> Opened:
+        return open_files(paths, format=from_, columns=called, group_by=group_by, since=since)
 
+    def tell() -> None:
+        nonlocal heard
+        if under is None or opened is None or under.steps == heard:
+            return
+        heard = under.steps
+        for remark in under.found(opened).specs[0].audit:
+            if remark.code not in told:
+                told.add(remark.code)
+                say(f"{remark.severity}[{remark.code}]: {remark.message}")
+
+    grown = Growing(run, opener, every, idle, looked=tell)
     try:
-        for opened, step in growing(run, opener, every=every, idle=idle):
+        for opened, step in grown:
             if under is None:
                 length = total_steps or opened.total_steps
                 one = given or spec_of(opened, bool(set_))
@@ -68,12 +83,7 @@ def command(
                     )
                 under = Replaying([one], total_steps=length)
             under.add(step)
-            found = under.found(opened).specs[0]
-            say(step_line(found.steps[-1]))
-            for remark in found.audit:
-                if remark.code not in told:
-                    say(f"{remark.severity}[{remark.code}]: {remark.message}")
-            told |= {remark.code for remark in found.audit}
+            say(step_line(under.passes[0].steps[-1]))
     except KeyboardInterrupt:
         say("")
     except (BadLog, OSError) as error:
@@ -81,7 +91,7 @@ def command(
     if under is None or opened is None or not under.steps:
         misuse("no step of a run was seen")
     found = under.found(opened).specs[0]
-    for note in found.notes:
+    for note in (*found.notes, *grown.notes()):
         say(note)
     show_audit(found.audit)
     raise typer.Exit(1 if found.audit else 0)
