@@ -7,11 +7,11 @@ So renaming a component, adding a column, or changing the advantage asks nothing
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rewardspec.language.declarations import Use
 from rewardspec.rewards import kept
@@ -21,9 +21,32 @@ from rewardspec.scoring.versions import endpoint, of_function, of_ours
 WHAT = "what reward functions said"
 
 
+class Store(Protocol):
+    """Where values are kept, as texts by key. version: what they were made by; no key is in two versions."""
+
+    def recall(self, version: str, keys: Iterable[str]) -> dict[str, str] | None:
+        """The kept texts; None if the store cannot be used."""
+
+    def keep(self, version: str, texts: Mapping[str, str]) -> bool:
+        """Keep texts. Whether the store can be used."""
+
+
+@dataclass(frozen=True)
+class InFile:
+    """Values kept in an SQLite file."""
+
+    path: Path
+
+    def recall(self, version: str, keys: Iterable[str]) -> dict[str, str] | None:
+        return kept.recall(self.path, WHAT, keys)
+
+    def keep(self, version: str, texts: Mapping[str, str]) -> bool:
+        return kept.keep(self.path, WHAT, texts)
+
+
 @dataclass
 class ComponentCache:
-    """The cache in a file. It keeps what the user's own functions say, and ours that start processes or ask a model.
+    """It keeps what the user's own functions say, and ours that start processes or ask a model.
 
     Ours that only compute take less time than looking their values up.
 
@@ -31,11 +54,11 @@ class ComponentCache:
     asked, recalled: how many values were asked for, and how many were kept.
     """
 
-    path: Path
+    store: Store
     only_failed: bool = False
     asked: int = 0
     recalled: int = 0
-    _usable: bool = True  # a file that cannot be used is warned of once
+    _usable: bool = True  # a store that cannot be used is warned of once
     _versions: dict[str, str | None] = field(default_factory=dict)
 
     def measured(
@@ -51,12 +74,12 @@ class ComponentCache:
         given: what the function reads of each row. own: the user's function, if it is one.
         """
         if column not in self._versions:
-            self._versions[column] = _version(use, own)
+            self._versions[column] = version_of(use, own)
         version = self._versions[column]
         if version is None or not self._usable:
             return measure(list(given.values()))
         keys = {i: _key(version, read) for i, read in given.items()}
-        texts = kept.recall(self.path, WHAT, (key for key in keys.values() if key is not None))
+        texts = self.store.recall(version, [key for key in keys.values() if key is not None])
         if texts is None:
             self._usable = False
             return measure(list(given.values()))
@@ -69,14 +92,14 @@ class ComponentCache:
             places = {i: k for k, i in enumerate(given)}
             raise BadReference(str(error), {places[left[k]]: reason for k, reason in error.rows.items()}) from None
         new = {key: text for i, value in zip(left, values, strict=True) if (key := keys[i]) and (text := _text(value))}
-        self._usable = kept.keep(self.path, WHAT, new)
+        self._usable = self.store.keep(version, new)
         self.asked += len(left)
         self.recalled += len(known)
         found = known | dict(zip(left, values, strict=True))
         return [found[i] for i in given]
 
 
-def _version(use: Use, own: Callable[..., Any] | None) -> str | None:
+def version_of(use: Use, own: Callable[..., Any] | None) -> str | None:
     """All that a function's value depends on, beside the row; None for a function whose values are not kept."""
     if own is not None:
         return f"{use.python or use.reward} {of_function(own)}"

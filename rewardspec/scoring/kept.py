@@ -37,6 +37,8 @@ def piece_measured(
     whole = _joined(found or [measured(scorer, names, Part(Path(), 0, []), {}, to_parquet)])
     if earlier is not None:
         whole.columns = earlier.columns | whole.columns
+        whole.asked += earlier.asked
+        whole.recalled += earlier.recalled
     return whole
 
 
@@ -47,6 +49,8 @@ def _joined(parts: Sequence[Measured]) -> Measured:
         whole.bad |= {part.first + i: reason for i, reason in part.bad.items()}
         whole.groups += part.groups
         whole.steps += part.steps
+        whole.asked += part.asked
+        whole.recalled += part.recalled
     whole.columns = {name: join([part.columns[name] for part in parts]) for name in parts[0].columns}
     kinds = [part.kinds for part in parts if part.kinds is not None]
     whole.kinds = joined(kinds) if kinds else None
@@ -63,6 +67,8 @@ def to_json(found: Measured) -> bytes:
         "steps": found.steps,
         "columns": {name: plain(column, 0, size(column)) for name, column in found.columns.items()},
         "kinds": None if found.kinds is None else [list(found.kinds), _schema(found.kinds)],
+        "asked": found.asked,
+        "recalled": found.recalled,
     }
     return json.dumps(kept, separators=(",", ":")).encode()
 
@@ -74,7 +80,8 @@ def of_json(spec: Spec, data: bytes) -> Measured:
     bad = {i: reason for i, reason in kept["bad"]}
     groups = [_id(group) for group in kept["groups"]]
     kinds = None if kept["kinds"] is None else _kinds(*kept["kinds"])
-    return Measured(0, kept["count"], keys, bad, groups, kept["steps"], columns, kinds=kinds)
+    asked = {name: kept.get(name, 0) for name in ("asked", "recalled")}
+    return Measured(0, kept["count"], keys, bad, groups, kept["steps"], columns, kinds=kinds, **asked)
 
 
 def _id(group: Any) -> Hashable:

@@ -10,22 +10,24 @@ was measured is lost where a worker, a machine or the whole run ends.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from rewardspec.logs.columns import PREFIX
-from rewardspec.logs.outputs import BadPath
+from rewardspec.logs.outputs import BadPath, held
 from rewardspec.logs.rows import PARQUET, BadLog
 from rewardspec.scoring import remote
 from rewardspec.scoring.parquet import Kinds, joined
 from rewardspec.scoring.permission import Allowed
 from rewardspec.scoring.run import TOGETHER, Progress, Run, cluster, got, library, task_of
 from rewardspec.scoring.run import Limits as Limits
-from rewardspec.scoring.score import ASIDE, Summary
+from rewardspec.scoring.score import ASIDE, WITHOUT_CACHE, Summary
 from rewardspec.scoring.scorer import Scorer
-from rewardspec.scoring.storage import Place, pieces_of, place, publish, without_rows
+from rewardspec.scoring.storage import Place, is_half_moved, pieces_of, place, publish, without_rows
 from rewardspec.scoring.writing import check_format
 from rewardspec.spec import Spec
 from rewardspec.text.shown import shown
@@ -45,6 +47,8 @@ def score(
     restart: bool = False,
     limits: Limits | None = None,
     key_hosts: Sequence[str] = (),
+    cache: str | None = None,
+    only_failed: bool = False,
 ) -> Summary:
     """Score the rollouts at an address into a folder of files, as `rewardspec.scoring.score.score` does one file.
 
@@ -53,28 +57,39 @@ def score(
     and so on; `_SUCCESS` is written last. Bad rows are in `OUTPUT.bad.jsonl`. Until the end, what was measured is in
     the folder `OUTPUT.partial`, from which another run of the same spec, functions and input resumes.
 
-    progress: pieces done, and of all. Raises BadPath, BadLog, ScoringError, OSError.
+    progress: pieces done, and of all. cache: a folder at any address that keeps what functions say of rows, as the
+    cache of the plain engine does. only_failed: ask again where a kept value is None.
+    Raises BadPath, BadLog, ScoringError, OSError.
     """
     library()
     scorer = Scorer(spec, allow_python)
-    target = place(output.rstrip("/"))
+    target = place(output)
     check_format(Path(target.path))
-    if target.exists() and (target.names() or not target.is_local):
+    beside = target.longer(PARTIAL)
+    if target.exists() and not target.is_local and not is_half_moved(target, beside):
         raise BadPath(f"{shown(output)} exists: name another output, or move it away")
     source_place = place(source)
-    if (target.path + "/").startswith(source_place.path.rstrip("/") + "/"):
+    made = [target.longer(end) for end in ("", PARTIAL, ASIDE)]
+    if _is_in(target, source_place):
         raise BadPath(f"{shown(output)} is in the input {shown(source)}: name an output elsewhere")
-    beside = _beside(target, PARTIAL)
-    if any((source_place.path + "/").startswith(_beside(target, end).path + "/") for end in ("", PARTIAL, ASIDE)):
+    if any(_is_in(source_place, one) for one in made):
         raise BadPath(f"{shown(source)} is where {shown(output)} is made: name an output elsewhere")
-    if restart:
-        beside.remove_folder()
-    pieces = pieces_of(source)
-    suffix = remote.suffix_of(output, pieces[0].table)
-    to_parquet = suffix in PARQUET and not pieces[0].table
-    files = remote.InFiles(pieces)
-    run = Run(scorer, files, allow_python, prefix, group_by, source, to_parquet, limits, key_hosts, progress)
-    with cluster(bool(allow_python)):
+    cache = _cache(cache, only_failed, *made, source_place)
+    with ExitStack() as held_here:
+        if target.is_local:
+            os.makedirs(os.path.dirname(target.path), exist_ok=True)
+            held_here.enter_context(held(Path(target.path)))
+            if target.exists() and target.names():
+                raise BadPath(f"{shown(output)} exists: name another output, or move it away")
+        if restart:
+            beside.remove_folder()
+        pieces = pieces_of(source)
+        suffix = remote.suffix_of(target.path, pieces[0].table)
+        to_parquet = suffix in PARQUET and not pieces[0].table
+        files = remote.InFiles(pieces)
+        run = Run(scorer, files, allow_python, prefix, group_by, source, to_parquet, limits, key_hosts, progress)
+        run.cache, run.only_failed = cache, only_failed
+        held_here.enter_context(cluster(bool(allow_python)))
         run.measure(beside)
         if not run.head.keys.top:
             raise without_rows(pieces)
@@ -103,6 +118,8 @@ def score_dataset(
     prefix: str = PREFIX,
     limits: Limits | None = None,
     key_hosts: Sequence[str] = (),
+    cache: str | None = None,
+    only_failed: bool = False,
 ) -> Scored:
     """The good rows of a `ray.data.Dataset` with `scored/NAME` and `scored/advantage`, in the order of its blocks.
 
@@ -110,10 +127,12 @@ def score_dataset(
     """
     ray = library()
     scorer = Scorer(spec, allow_python)
+    cache = _cache(cache, only_failed)
     blocks = remote.InBlocks(dataset.to_arrow_refs())
     if not len(blocks):
         raise BadLog("the dataset has no rows")
     run = Run(scorer, blocks, allow_python, prefix, group_by, "the dataset", False, limits, key_hosts)
+    run.cache, run.only_failed = cache, only_failed
     run.measure(None)
     if not run.head.keys.top:
         raise BadLog("the dataset has no rollouts")
@@ -124,7 +143,8 @@ def score_dataset(
         task.remote(run.shared_spec, run.shared_source, run.kept, i, names, prefix, *answers[i])
         for i in range(len(blocks))
     ]
-    summary, tally, offset, made = Summary(Path()), _Tallies(names), 0, []
+    summary = Summary(Path(), asked=run.asked, recalled=run.recalled)
+    tally, offset, made = _Tallies(names), 0, []
     for i, ref in enumerate(refs):
         found: remote.Written = got(ref)
         tally.add(summary, replace(found, bad={offset + row: why for row, why in found.bad.items()}))
@@ -183,8 +203,9 @@ def _written(
         kinds = {
             name: None if any(one[name] is None for one in other) else kind for name, kind in (kinds or {}).items()
         }
-    bad = _beside(output, ASIDE)
-    summary, tally = Summary(cast(Path, bad.address), resumed=run.resumed), _Tallies(names)
+    bad = output.longer(ASIDE)
+    summary = Summary(cast(Path, bad.address), resumed=run.resumed, asked=run.asked, recalled=run.recalled)
+    tally = _Tallies(names)
     for one in found:
         tally.add(summary, one)
     tally.finish(summary, groups)
@@ -195,7 +216,7 @@ def _written(
     elif bad.exists():
         bad.system.delete_file(bad.path)
     if summary.scored:
-        publish(made, output)
+        publish(made, output, beside)
     beside.remove_folder()
     return summary
 
@@ -219,5 +240,21 @@ class _Tallies:
             summary.mean[name] = tally.total / tally.count if tally.count else float("nan")
 
 
-def _beside(output: Place, suffix: str) -> Place:
-    return replace(output, address=output.address + suffix, path=output.path + suffix)
+def _cache(cache: str | None, only_failed: bool, *others: Place) -> str | None:
+    """The address of a cache, a path made absolute. Raises BadPath for one that is in another place, or around it."""
+    if cache is None:
+        if only_failed:
+            raise BadPath(WITHOUT_CACHE)
+        return None
+    found = place(cache)
+    other = next((one for one in others if _is_in(found, one) or _is_in(one, found)), None)
+    if other is not None:
+        raise BadPath(f"the cache {shown(cache)} and {shown(other.address)} need folders of their own")
+    if found.exists() and not found.is_folder():
+        raise BadPath(f"{shown(cache)} is a file: with --engine ray a cache is a folder")
+    return found.address
+
+
+def _is_in(one: Place, other: Place) -> bool:
+    """Whether a place is another, or in it."""
+    return (one.path.rstrip("/") + "/").startswith(other.path.rstrip("/") + "/")

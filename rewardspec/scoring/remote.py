@@ -19,6 +19,9 @@ from rewardspec.logs.names import Keys
 from rewardspec.logs.parts import Part
 from rewardspec.logs.rows import BadLog
 from rewardspec.rewards.reward import ScoringError
+from rewardspec.scoring.cache_folder import CacheFolder
+from rewardspec.scoring.cache_folder import InFolder as InCache
+from rewardspec.scoring.component_cache import ComponentCache
 from rewardspec.scoring.kept import of_json, piece_measured, to_json
 from rewardspec.scoring.measure import Measured, Names
 from rewardspec.scoring.packed import Packed, Ragged, join, pack, plain, size
@@ -119,7 +122,7 @@ class Setting:
     """What a worker that measures is given.
 
     only: the columns that it measures. last: whether no other worker measures more of a piece. folder: where what was
-    measured is kept; None hands it back.
+    measured is kept; None hands it back. cache: what functions said in earlier runs.
     """
 
     spec: Spec
@@ -132,6 +135,7 @@ class Setting:
     folder: InFolder | None
     key_hosts: Sequence[str]
     permits: Any  # of Ray's actor, None for no limit
+    cache: CacheFolder | None = None
 
 
 class Measuring:
@@ -140,6 +144,7 @@ class Measuring:
     def __init__(self, setting: Setting):
         self.setting = setting
         self.scorer: Scorer | None = None
+        self.values: InCache | None = None
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         piece, earlier, error = int(batch["piece"][0]), bytes(batch["found"][0]), str(batch["error"][0])
@@ -155,7 +160,11 @@ class Measuring:
     def _measured(self, piece: int, earlier: bytes) -> bytes:
         given = self.setting
         if self.scorer is None:
-            self.scorer = Scorer(given.spec, given.allowed, only=given.only)
+            cache = None
+            if given.cache is not None:
+                self.values = InCache(given.cache)
+                cache = ComponentCache(self.values, given.cache.only_failed)
+            self.scorer = Scorer(given.spec, given.allowed, only=given.only, cache=cache)
             if given.key_hosts or given.permits is not None:
                 from rewardspec.rewards.judge import allow_key
 
@@ -164,7 +173,12 @@ class Measuring:
                 ask_actor(given.permits)
         before = of_json(given.spec, earlier) if earlier else None
         parts = given.source.parts(piece, CHUNK)
-        found = to_json(piece_measured(self.scorer, given.names, parts, before, given.to_parquet and given.last))
+        try:
+            measured = piece_measured(self.scorer, given.names, parts, before, given.to_parquet and given.last)
+        finally:
+            if self.values is not None:
+                self.values.flush()
+        found = to_json(measured)
         if not given.last or given.folder is None:
             return found
         given.folder.write(piece, found)
@@ -173,7 +187,11 @@ class Measuring:
 
 @dataclass
 class Head:
-    """What the driver knows of measured pieces. counts: the rows of each. last: the last step of a good row, or -1."""
+    """What the driver knows of measured pieces.
+
+    counts: the rows of each. last: the last step of a good row, or -1. asked: of each, values that functions were asked
+    for, and those that a cache had.
+    """
 
     keys: Keys
     counts: dict[int, int] = field(default_factory=dict)
@@ -181,6 +199,7 @@ class Head:
     stepped: bool = False
     good: int = 0
     kinds: list[Kinds] = field(default_factory=list)
+    asked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def keys_of(source: Source, pieces: Sequence[int]) -> Keys:
@@ -198,6 +217,7 @@ def head_of(spec: Spec, kept: Kept, pieces: Sequence[int]) -> Head:
         found = of_json(spec, kept.read(piece))
         head.keys.join(found.keys)
         head.counts[piece] = found.count
+        head.asked[piece] = found.asked, found.recalled
         good = [step for i, step in enumerate(found.steps) if i not in found.bad]
         head.good += len(good)
         head.last = max([head.last, *good])
@@ -360,7 +380,7 @@ def block_written(
     return Written(int(table.good.sum()), table.bad, tallies, block=block.filter(pyarrow.array(table.good)))
 
 
-def suffix_of(output: str, table: bool) -> str:
+def suffix_of(path: str, table: bool) -> str:
     """The suffix of files of output: that of the folder's name, or else of the input's format."""
-    suffix = Path(output).suffix.lower()
+    suffix = Path(path).suffix.lower()
     return suffix if suffix else ".parquet" if table else ".jsonl"

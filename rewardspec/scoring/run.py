@@ -19,6 +19,8 @@ from rewardspec.logs.parts import BATCH
 from rewardspec.logs.rows import BadLog
 from rewardspec.rewards.reward import ScoringError
 from rewardspec.scoring import remote
+from rewardspec.scoring.cache_folder import CacheFolder, files_of, joined, read_files
+from rewardspec.scoring.component_cache import version_of
 from rewardspec.scoring.measure import Names
 from rewardspec.scoring.moments import InParts
 from rewardspec.scoring.permission import Allowed
@@ -34,6 +36,7 @@ from rewardspec.spec import Spec
 TOGETHER = 16  # pieces in a task, and in a file of output
 SHARE = 500_000  # rows that a task computes advantages of, about
 OBJECT_STORE = 512 << 20  # bytes, of a cluster of this machine alone
+CACHE_FILES = 256  # of a cache that a task reads
 TRIES = 20  # of a task whose worker ends
 
 Progress = Callable[[int, int], None]
@@ -148,9 +151,13 @@ class Run:
     limits: Limits | None
     key_hosts: Sequence[str]
     progress: Progress = lambda done, of: None
+    cache: str | None = None
+    only_failed: bool = False
     head: remote.Head = field(init=False)
     kept: Any = None  # InFolder or InStore
     resumed: int = 0
+    asked: int = 0
+    recalled: int = 0
 
     @cached_property
     def shared_spec(self) -> Any:
@@ -195,7 +202,7 @@ class Run:
         count = len(self.source)
         kept = None
         if folder is not None:
-            kept = remote.InFolder(f"{folder.address}/{self._identity(names)}")
+            kept = remote.InFolder((folder / self._identity(names)).address)
             place(kept.address).make_folder()
         before = kept.there() if kept is not None else set()
         refs: list[Any] = [None] * count
@@ -217,7 +224,26 @@ class Run:
             sum(head.good for head in heads),
             [kinds for head in heads for kinds in head.kinds],
         )
+        here = [pair for head in heads for piece, pair in head.asked.items() if piece not in before]
+        self.asked, self.recalled = sum(asked for asked, _ in here), sum(recalled for _, recalled in here)
         self.resumed = sum(counts[piece] for piece in before if piece in counts)
+
+    @cached_property
+    def cached(self) -> CacheFolder | None:
+        """What functions said in earlier runs, shared by all workers."""
+        if self.cache is None:
+            return None
+        tables = {}
+        for name, use in self.scorer.uses.items():
+            version = version_of(use, self.scorer.own.get(name))
+            if version is None or version in tables:
+                continue
+            names = files_of(self.cache, version)
+            parts = [names[i : i + CACHE_FILES] for i in range(0, len(names), CACHE_FILES)]
+            read = [task_of(read_files).remote(self.cache, version, part) for part in parts]
+            if read:
+                tables[version] = task_of(joined).remote(*read)
+        return CacheFolder(self.cache, self.only_failed, tables)
 
     def _identity(self, names: Names) -> str:
         """What was measured under one identity is what would be measured again."""
@@ -251,6 +277,7 @@ class Run:
                     kept,
                     self.key_hosts,
                     permits if family == "endpoints" else None,
+                    self.cached,
                 )
                 light = family == "light"
                 most = int(ray.cluster_resources().get("CPU", 1)) if light else machines

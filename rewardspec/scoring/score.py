@@ -19,7 +19,7 @@ from rewardspec.logs.outputs import BadPath, beside, check_paths, held
 from rewardspec.logs.parts import RolloutFile, opened
 from rewardspec.logs.rows import BadLog
 from rewardspec.scoring.advantages import advantages
-from rewardspec.scoring.component_cache import ComponentCache
+from rewardspec.scoring.component_cache import ComponentCache, InFile
 from rewardspec.scoring.measure import Names
 from rewardspec.scoring.packed import Packed, Ragged
 from rewardspec.scoring.parquet import Kinds, joined
@@ -35,6 +35,7 @@ from rewardspec.text.shown import shown
 
 CHUNK = 256  # rows that are measured between two writes of the partial file
 ASIDE = ".bad.jsonl"  # the suffix of the file of bad rows
+WITHOUT_CACHE = "which rows had no answer is known from a cache: name the one of the earlier run"
 ADVANTAGE = "advantage"  # a reserved name: no column of a spec has it
 
 
@@ -87,8 +88,8 @@ def score(
     Raises BadPath, BadLog, ScoringError, OSError.
     """
     if only_failed and cache is None:
-        raise BadPath("which rows had no answer is known from a cache: name the one of the earlier run")
-    scorer = Scorer(spec, allow_python, cache=None if cache is None else ComponentCache(cache, only_failed))
+        raise BadPath(WITHOUT_CACHE)
+    scorer = Scorer(spec, allow_python, cache=None if cache is None else ComponentCache(InFile(cache), only_failed))
     reads = {"spec": Path(spec.source.name), "source": source, **({} if cache is None else {"cache": cache})}
     suffixes = {SUFFIX: "the rewards so far", ASIDE: "the file of bad rows"}
     output = check_paths(output, reads, suffixes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,7 +35,12 @@ class Place:
     path: str
 
     def __truediv__(self, name: str) -> Place:
-        return Place(f"{self.address}/{name}", self.system, f"{self.path}/{name}")
+        return self.longer(f"/{name}")
+
+    def longer(self, more: str) -> Place:
+        """The place whose path goes on so; what a URI says after `?` stays at its end."""
+        path, mark, options = self.address.partition("?") if "://" in self.address else (self.address, "", "")
+        return Place(path + more + mark + options, self.system, self.path + more)
 
     @property
     def is_local(self) -> bool:
@@ -63,10 +69,13 @@ class Place:
         self.system.create_dir(self.path, recursive=True)
 
     def remove_folder(self) -> None:
+        if self.is_folder():
+            self.system.delete_dir(self.path)
+
+    def is_folder(self) -> bool:
         from pyarrow.fs import FileType
 
-        if self.system.get_file_info(self.path).type == FileType.Directory:
-            self.system.delete_dir(self.path)
+        return bool(self.system.get_file_info(self.path).type == FileType.Directory)
 
     def exists(self) -> bool:
         from pyarrow.fs import FileType
@@ -85,7 +94,8 @@ def place(address: str) -> Place:
     if "://" not in address:
         path = os.path.abspath(address)
         return Place(path, LocalFileSystem(), path)
-    address = address.rstrip("/")
+    path, mark, options = address.partition("?")
+    address = path.rstrip("/") + mark + options
     try:
         return Place(address, *FileSystem.from_uri(address))
     except pyarrow.ArrowNotImplementedError:
@@ -264,13 +274,20 @@ def without_rows(pieces: Sequence[Piece]) -> BadLog:
     return BadLog(f"{shown(first.name)} {no_lines(text) if text else 'has no rollouts: its lines are empty'}")
 
 
-def publish(made: Place, output: Place) -> None:
+def is_half_moved(output: Place, beside: Place) -> bool:
+    """Whether a folder has what a run moved there before it was ended: then the same run moves all files again."""
+    names = output.names()
+    ours = all(re.fullmatch(r"part-\d{5,}\.\w+", name) for name in names)
+    return output.is_folder() and DONE not in names and ours and beside.is_folder()
+
+
+def publish(made: Place, output: Place, beside: Place) -> None:
     """Make a folder of files the output, all or none, with a last file `_SUCCESS`.
 
     On a local disk it is renamed. Elsewhere the files are moved one by one, and `_SUCCESS` last: without it a folder
     is not complete. Raises BadPath if the output is there by now.
     """
-    if output.exists() and output.names():
+    if output.exists() and output.names() and (output.is_local or not is_half_moved(output, beside)):
         raise BadPath(f"{shown(output.address)} exists by now: move it away, and run the command again")
     if made.is_local:
         (made / DONE).write(b"")

@@ -183,6 +183,28 @@ def test_a_run_that_is_killed_leaves_what_it_asked(folder):
     assert 0 < found["long"] < 3000 and len(rows) == 3000
 
 
+def test_a_folder_of_many_writers_is_read_as_one(folder, caplog):
+    """A value wins over none, whichever was written first; a damaged file costs a warning and what was in it."""
+    pytest.importorskip("pyarrow")
+    from rewardspec.scoring.cache_folder import CacheFolder, InFolder, files_of, folder_of, joined, read_files
+
+    keys = [f"{i:032x}" for i in (5, 3, 4, 1 << 120)]
+    for texts in ({keys[0]: "1.0", keys[1]: "null"}, {keys[1]: "2.5", keys[2]: "[1.0, null]"}, {keys[2]: "[1.0, 0.0]"}):
+        one = InFolder(CacheFolder("kept", False, {}))
+        assert one.keep("v", texts) and one.recall("v", keys) == texts
+        assert one.flush() and one.flush()
+    names = files_of("kept", "v")
+    assert len(names) == 3 and files_of("kept", "w") == []
+    for order in (names, names[::-1]):
+        table = joined(read_files("kept", "v", order[:1]), read_files("kept", "v", order[1:]))
+        found = {key.hex(): value for key, value in zip(*table.to_pydict().values(), strict=True)}
+        assert found == {keys[0]: "1.0", keys[1]: "2.5", keys[2]: "[1.0, 0.0]"}
+    assert not caplog.records
+    Path("kept", folder_of("v"), names[0]).write_bytes(b"PAR1, but no more than that")
+    assert len(read_files("kept", "v", names)) in (3, 4)  # of five, as one file had one or two
+    assert "the cache of what reward functions said cannot be used: " in caplog.text
+
+
 def test_versions_follow_what_a_function_names(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from judge_server import said, serving, surroundings  # noqa: F401
 
 import rewardspec
+from rewardspec.logs.outputs import held
 from rewardspec.logs.parts import RolloutFile
 from rewardspec.logs.rows import BadLog
 from rewardspec.scoring import ray as on_ray
@@ -45,6 +47,14 @@ def measure(completion, group):
         file.write(group + "\\n")
     time.sleep(0.05)
     return float(completion == "a")
+def known(completion):
+    here = pathlib.Path(__file__)
+    folder = here.with_name("asked again")
+    folder.mkdir(exist_ok=True)
+    with open(folder / str(os.getpid()), "a") as file:
+        file.write(completion + "\\n")
+    word, number = completion.split()
+    return None if here.with_name("down").exists() and number.endswith("7") else float(word == "a")
 """
 
 
@@ -181,6 +191,112 @@ def test_an_interrupted_run_resumes(cluster, folder):
     found = on_ray.score(spec, "rows.jsonl", "out")
     assert found.scored == 40
     assert found.resumed > 0
+
+
+def test_what_functions_said_is_kept_beside_the_output(cluster, folder):
+    """By all workers: what is asked follows the rows and the function, and where there was no answer if one says so."""
+    home = cluster[2]
+    spec = """
+rewardspec: 1
+components:
+  own: {python: "slowly:known", values: [0, 1], missing: zero}
+  answer: {use: qa.exact_match, with: {tag: none, answer: gold}}
+advantage: grpo
+"""
+    rows = [{"group": i % 5, "completion": f"{'ab'[i % 3 > 0]} {i}", "gold": "a"} for i in range(40)]
+
+    def asked(output, text=spec, **options):
+        shutil.rmtree(home / "asked again", ignore_errors=True)
+        Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        given = {"allow_python": ["slowly"], "cache": "kept", **options}
+        found = on_ray.score(rewardspec.loads(text), "rows.jsonl", output, **given)
+        here = [json.loads(line) for path in parts(output) for line in path.read_text().splitlines()]
+        calls = [line for path in (home / "asked again").glob("*") for line in path.read_text().splitlines()]
+        assert len(calls) == found.asked and found.asked + found.recalled == len(rows)
+        assert [row["scored/own"] for row in here if row["scored/own"] is not None] == [
+            float(row["completion"][0] == "a") for row in here if row["scored/own"] is not None
+        ]
+        return sorted(calls), [row["completion"] for row in here if row["scored/own"] is None]
+
+    (home / "down").touch()
+    assert asked("first") == (sorted(row["completion"] for row in rows), ["b 7", "b 17", "a 27", "b 37"])
+    (home / "down").unlink()
+    rows[3]["completion"], rows[4]["gold"] = "a 99", "b"
+    rows.insert(0, rows.pop())  # all rows are in other pieces
+    edited = spec.replace("answer: {", "right: {").replace("missing", "weight: 2, missing")
+    assert asked("second", edited)[0] == ["a 99"]
+    assert asked("third", only_failed=True) == (["a 27", "b 17", "b 37", "b 7"], [])
+    with pytest.raises(storage.BadPath, match="is known from a cache"):
+        asked("fourth", cache=None, only_failed=True)
+    with pytest.raises(storage.BadPath, match="need folders of their own"):
+        asked("fourth", cache="fourth.partial/kept")
+
+
+def test_two_runs_into_one_output_are_noticed(cluster, folder):
+    Path("rows.jsonl").write_text(json.dumps({"group": 1, "completion": "a", "gold": "a", "tokens": 1}) + "\n")
+    with held(folder / "out"), pytest.raises(storage.BadPath, match=f"another run .process {os.getpid()}. is writing"):
+        on_ray.score(rewardspec.load("spec.yaml"), "rows.jsonl", "out")
+
+
+def test_an_object_store_of_s3(cluster, folder, monkeypatch):
+    """Over HTTP, from a server of others: runs that end while they measure, and while they move files, go on."""
+    pytest.importorskip("moto.server", reason="pip install 'moto[s3]' flask flask-cors")
+    from moto.server import ThreadedMotoServer
+    from pyarrow.fs import FileSelector, FileSystem
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        options = f"?region=us-east-1&scheme=http&allow_bucket_creation=true&endpoint_override={host}%3A{port}"
+
+        def at(path):
+            return f"s3://name:secret@bucket/{path}{options}"
+
+        store, _ = FileSystem.from_uri(at("rows"))
+        monkeypatch.setattr(on_ray, "TOGETHER", 4)  # several files of output
+        rows = rows_of(60)
+        written(rows)
+        plain = score(rewardspec.load("spec.yaml"), Path("rows.jsonl"), Path("plain.jsonl"))
+        store.create_dir("bucket/rows")
+        with store.open_output_stream("bucket/rows/0.jsonl") as file:
+            file.write(Path("rows.jsonl").read_bytes())
+
+        def ends(done, of):
+            if done == 3:
+                raise KeyboardInterrupt
+
+        def run(**more):
+            return on_ray.score(rewardspec.load("spec.yaml"), at("rows/"), at("out"), cache=at("kept"), **more)
+
+        def names(path):
+            return sorted(info.base_name for info in store.get_file_info(FileSelector(path)) if info.is_file)
+
+        with pytest.raises(KeyboardInterrupt):
+            run(progress=ends)
+        with monkeypatch.context() as patched:
+            patched.setattr(on_ray, "publish", half_published)
+            with pytest.raises(KeyboardInterrupt):
+                run()
+        assert names("bucket/out") == ["part-00000.jsonl"]
+        found = run()
+        assert found.resumed == len(rows) + 1  # its bad rows, too
+        assert (found.scored, found.bad, found.groups) == (plain.scored, plain.bad, plain.groups)
+        assert names("bucket/out") == ["_SUCCESS", "part-00000.jsonl", "part-00001.jsonl"]
+        assert names("bucket") == ["out.bad.jsonl"]
+        made = b"".join(store.open_input_stream(f"bucket/out/part-{i:05}.jsonl").read() for i in range(2))
+        close([json.loads(line) for line in made.splitlines()], RolloutFile(Path("plain.jsonl")).rows())
+        with pytest.raises(storage.BadPath, match="exists"):
+            run()
+    finally:
+        server.stop()
+
+
+def half_published(made, output, beside):
+    output.make_folder()
+    name = made.names()[0]
+    made.system.move((made / name).path, (output / name).path)
+    raise KeyboardInterrupt
 
 
 def test_a_dataset_gets_columns(cluster, folder):

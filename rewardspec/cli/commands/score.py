@@ -69,10 +69,12 @@ def command(
         ),
     ] = None,
     cache: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Keep what functions say of rows in this SQLite file, and ask only what it does not have.",
+            help="Keep what functions say of rows in this SQLite file, with --engine ray in a folder at any address, "
+            "and ask only what it does not have.",
             show_default=False,
+            metavar="PATH",
         ),
     ] = None,
     only_failed: Annotated[
@@ -116,10 +118,10 @@ def command(
     """
     on_ray = _is_ray(engine)
     if on_ray:
-        _refuse("ray", **{"--processes": processes, "--cache": cache, "--only-failed": only_failed or None})
+        _refuse("ray", **{"--processes": processes})
     else:
         _refuse(engine, **{"--requests-per-minute": requests_per_minute, "--tokens-per-minute": tokens_per_minute})
-        uri = next((one for one in (rollouts, output) if "://" in one), None)
+        uri = next((one for one in (rollouts, output, cache or "") if "://" in one), None)
         if uri is not None:
             misuse(f"{shown(uri)} is no file of this machine: URIs are read with --engine ray")
     read = loaded(spec, set_)
@@ -145,6 +147,8 @@ def command(
                     restart,
                     ray.Limits(requests_per_minute, tokens_per_minute) if limited else None,
                     key_host,
+                    cache,
+                    only_failed,
                 )
             else:
                 summary = score(
@@ -158,7 +162,7 @@ def command(
                     prefix,
                     restart,
                     processes,
-                    cache,
+                    None if cache is None else Path(cache),
                     only_failed,
                 )
     except KeyboardInterrupt:
