@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeGuard
 
 from rewardspec.language.declarations import Use
@@ -61,8 +62,8 @@ class Scorer:
             name: _own(self.own[name], name) if use.reward is None or name in self.own else _named(use, use.reward)
             for name, use in self.uses.items()
         }
-        self.measures = {name: (inputs, measure) for name, (inputs, measure, _) in made.items()}
-        self.needs = {name: needs for name, (_, _, needs) in made.items()}  # fields that a rollout must have
+        self.measures = made
+        self.needs = {name: one.needs for name, one in made.items()}  # fields that a rollout must have
 
     def measure(self, rows: Sequence[Mapping[str, Any]]) -> Scores:
         """The columns of these rows, each function called once for each row; None where `only_when` is false.
@@ -72,7 +73,9 @@ class Scorer:
         scores = Scores({})
         late = [name for name, use in self.uses.items() if use.only_when is not None]
         for name in [*(n for n in self.uses if n not in late), *late]:
-            places = [i for i in range(len(rows)) if i not in scores.bad]
+            places: Sequence[int] = range(len(rows))
+            if scores.bad:
+                places = [i for i in places if i not in scores.bad]
             if name in late:
                 try:
                     columns = {c: _compared(c, scores, rows, places) for c in self.spec.compared(name)}
@@ -99,19 +102,19 @@ class Scorer:
         if of is not None:
             lengths = {i: self._lengths(of, row, scores, i) for i, row in enumerate(rows) if i not in bad}
             bad |= {i: _unlike(of, known) for i, known in lengths.items() if len({*known.values()}) > 1}
-        inputs, ask = self.measures[name]
+            places = [i for i in places if i not in bad]
+        one = self.measures[name]
 
         def measure(given: Mapping[int, Any]) -> Sequence[Any]:
             if self.cache is None:
-                return ask(list(given.values()))
-            return self.cache.measured(name, self.uses[name], self.own.get(name), given, ask)
+                return one.ask(list(given.values()))
+            return self.cache.measured(name, self.uses[name], self.own.get(name), given, one.ask)
 
-        given: dict[int, Any] = {}
-        for i in places:
-            if i in bad:
-                continue
+        every = one.together([rows[i] for i in places])
+        given: dict[int, Any] = dict(zip(places, every, strict=True)) if every is not None else {}
+        for i in places if every is None else ():
             try:
-                given[i] = inputs(rows[i])
+                given[i] = one.inputs(rows[i])
             except BadField as error:
                 bad[i] = f"`{name}`: {error}"
         try:
@@ -127,8 +130,11 @@ class Scorer:
                 raise
             raise ScoringError(f"`{name}`: {error}") from error
         if of is None:
-            for i, value in zip(given, found, strict=True):
-                values[i] = _number(name, value)
+            numbers = _numbers(name, found)
+            if len(given) == len(rows) == len(numbers):
+                return numbers  # a row each, in their order
+            for i, number in zip(given, numbers, strict=True):
+                values[i] = number
             return values
         measured = dict(zip(given, found, strict=True))
         for i, known in lengths.items():
@@ -196,6 +202,12 @@ def _number(column: str, value: Any) -> float | None:
         raise ScoringError(f"`{column}`: {shorten(repr(value))} is not a number") from None
 
 
+def _numbers(column: str, found: Sequence[Any]) -> list[float | None]:
+    if {*map(type, found)} <= {float}:
+        return [None if value != value else value for value in found]
+    return [_number(column, value) for value in found]
+
+
 class BadField(ValueError):
     """A rollout lacks a column that a reward function reads, or has something else where a text is needed."""
 
@@ -216,8 +228,22 @@ def _compared(column: str, scores: Scores, rows: Sequence[Mapping[str, Any]], pl
     return [_field(rows[i], column) if values is None else values[i] for i in places]
 
 
-# The inputs of a function in a row, its values for many inputs, and the fields that a row must have.
-Measure = tuple[Callable[[Mapping[str, Any]], object], Callable[[Sequence[Any]], Sequence[Any]], list[str]]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a column is measured.
+
+    inputs: what the function reads of a row; raises BadField. together: the same of many rows at once, which takes less
+    time; None where that is not known to be right, for one of them. ask: the function's values for many inputs. needs:
+    the fields that a row must have.
+    """
+
+    inputs: Callable[[Row], object]
+    ask: Callable[[Sequence[Any]], Sequence[Any]]
+    needs: list[str]
+    together: Callable[[Sequence[Row]], Sequence[object] | None] = lambda rows: None
 
 
 def _named(use: Use, reward: Reward) -> Measure:
@@ -228,27 +254,42 @@ def _named(use: Use, reward: Reward) -> Measure:
         name: name not in reward.optional or field != name or name == reward.items for name, field in use.inputs.items()
     }
 
-    def inputs(row: Mapping[str, Any]) -> list[Any]:
-        return [
+    def inputs(row: Row) -> tuple[Any, ...]:
+        return tuple(
             _field(row, field, name in TEXTS) if needed[name] or field in row else None
             for name, field in use.inputs.items()
-        ]
+        )
 
-    def many(given: Sequence[list[Any]]) -> Sequence[Any]:
+    def together(rows: Sequence[Row]) -> list[tuple[Any, ...]] | None:
+        columns = []
+        for name, read in use.inputs.items():
+            try:
+                column = [row[read] for row in rows]
+            except KeyError:
+                return None
+            if name in TEXTS and not {*map(type, column)} <= {str}:
+                return None
+            columns.append(column)
+        return list(zip(*columns, strict=True))
+
+    def many(given: Sequence[Any]) -> Sequence[Any]:
         return reward.function(*map(list, zip(*given, strict=True)), **options) if given else []
 
-    def one_by_one(given: Sequence[list[Any]]) -> list[Any]:
+    def one_by_one(given: Sequence[Any]) -> list[Any]:
         values: list[Any] = []
         bad: dict[int, str] = {}
-        for i, one in enumerate(given):
+        function = partial(reward.function, **options)
+        for one in given:
             try:
-                values.append(reward.function(*one, **options))
+                values.append(function(*one))
             except BadReference as error:
-                bad[i] = str(error)
+                bad[len(values)] = str(error)
+                values.append(None)
         refuse(bad)
         return values
 
-    return inputs, many if reward.many else one_by_one, [use.inputs[name] for name in needed if needed[name]]
+    needs = [use.inputs[name] for name in needed if needed[name]]
+    return Measure(inputs, many if reward.many else one_by_one, needs, together)
 
 
 MESSAGES = "messages"  # a parameter of user functions: the completion as chat messages, unless a column has the name
@@ -295,7 +336,7 @@ def _own(function: Callable[..., Any], column: str) -> Measure:
         return values
 
     needed = [singular.get(p.name, p.name) for p in named if p.default is p.empty and p.name != MESSAGES]
-    return inputs, by_batch if batched else by_row, needed
+    return Measure(inputs, by_batch if batched else by_row, needed)
 
 
 def as_text(value: object) -> str:
