@@ -189,7 +189,7 @@ class _Checker:
             "unknown-word",
             f"`{text}` is not one of {', '.join(f'`{shorten(word)}`' for word in words)}",
             node.span,
-            help=_word_here(text, key, words),
+            help=_word_here(text, key, words) or (_new_list(scalar.text) if kind.or_list else None),
         )
         return None
 
@@ -296,6 +296,11 @@ def _word_here(text: str, key: str, words: tuple[str, ...]) -> str | None:
     """The help for a word that a key does not take. `WORDS` answers for words of other programs, key by key."""
     here = {word: answer for word, answer in WORDS.items() if f"`{key}:" in answer}
     return help_for(text, words, here)
+
+
+def _new_list(name: str) -> str | None:
+    """The help for a level that could be a list which is not declared."""
+    return f"declare the list: `lists: {{{name}: {{ordered: true}}}}`" if NAME.fullmatch(name) else None
 
 
 def _start(node: Node) -> Span:

@@ -147,7 +147,7 @@ def difference(before: Spec, after: Spec, sizes: Sequence[int] = (2, 3), items: 
             counts["groups"] += bool(pairs)
             try:
                 changed = [(moment, a, b) for moment, a, b in pairs if a != b]
-                defined = [(a, b) for _, a, b in changed if None not in (*_items(a), *_items(b))]
+                defined = [(a, b) for _, a, b in changed if not _is_undefined(a) and not _is_undefined(b)]
                 if len(defined) < len(changed):
                     left_out["signs and signal of groups that raise an error"] = None
                 of_each_item = [pair for a, b in defined for pair in zip(_items(a), _items(b), strict=True)]
@@ -326,7 +326,11 @@ def _advantages(
         found = evaluate(rows, coarse)
     except Inexact:
         return None
-    return found if None not in _items(found) else [of_each(lambda _: None, value) for value in found]
+    return [of_each(lambda _: None, value) for value in found] if _is_undefined(found) else found
+
+
+def _is_undefined(advantages: Advantages) -> bool:
+    return any(value is None for value in _items(advantages))
 
 
 def _has_spread(advantages: Advantages) -> bool:
