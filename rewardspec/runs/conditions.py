@@ -9,11 +9,10 @@ from dataclasses import dataclass, fields
 
 from rewardspec.runs.audit import CODES, ERROR, WARNING
 from rewardspec.runs.compare import AgainstAnother
-from rewardspec.runs.health import StepHealth, mean_over
+from rewardspec.runs.health import MEANS, mean_over
 from rewardspec.runs.replay import RunReplay
 
 COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-OF_STEPS = tuple(f.name for f in fields(StepHealth) if f.name not in ("step", "rollouts", "groups"))
 OF_DIFFERENCE = tuple(f.name for f in fields(AgainstAnother) if f.name != "rollouts")
 
 
@@ -44,10 +43,10 @@ def condition_of(text: str) -> Condition:
         limit = float(match[3]) if match else 0.0
     except ValueError:
         match = None
-    if match is None or match[1] not in (*OF_STEPS, *OF_DIFFERENCE):
+    if match is None or match[1] not in (*MEANS, *OF_DIFFERENCE):
         raise ValueError(
             f"cannot read {text!r}: write a severity (error, warning), a remark ({', '.join(CODES)}), or a comparison "
-            f"such as `groups_without_signal > 0.5`, of {', '.join((*OF_STEPS, *OF_DIFFERENCE))}"
+            f"such as `groups_without_signal > 0.5`, of {', '.join((*MEANS, *OF_DIFFERENCE))}"
         )
     name, compare = match[1], COMPARE[match[2]]
 

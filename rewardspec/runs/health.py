@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -41,6 +41,10 @@ class StepHealth:
     total: float | None
     total_std: float | None
     right: float | None
+
+
+# what of the steps has a mean over their groups
+MEANS = tuple(f.name for f in fields(StepHealth) if f.name not in ("step", "rollouts", "groups"))
 
 
 def health(batch: Batch, number: int, normalised: bool) -> StepHealth:
@@ -82,6 +86,26 @@ def mean_over(steps: Sequence[StepHealth], name: str) -> float | None:
     """The mean over groups of what each step has under a name; None where no step knows it."""
     known = [(getattr(s, name), s.groups) for s in steps if getattr(s, name) is not None]
     return float(np.average([v for v, _ in known], weights=[w for _, w in known])) if known else None
+
+
+def parts_of(steps: Sequence[StepHealth], most: int) -> list[Sequence[StepHealth]]:
+    """Neighbouring steps put together, equally many, so that there are at most so many parts."""
+    size = -(-len(steps) // most)
+    return [steps[i : i + size] for i in range(0, len(steps), max(size, 1))]
+
+
+def together(part: Sequence[StepHealth]) -> dict[str, object]:
+    """Some steps as one row: their means over groups, rollouts and groups in all, and the range of each number.
+
+    step, last_step: the first and the last of them. low, high: name to the least and the greatest that a step has;
+    None where no step knows it.
+    """
+    row: dict[str, object] = {"step": part[0].step, "last_step": part[-1].step}
+    row |= {"rollouts": sum(s.rollouts for s in part), "groups": sum(s.groups for s in part)}
+    known = {name: [v for s in part if (v := getattr(s, name)) is not None] for name in MEANS}
+    low = {name: min(values, default=None) for name, values in known.items()}
+    high = {name: max(values, default=None) for name, values in known.items()}
+    return row | {name: mean_over(part, name) for name in MEANS} | {"low": low, "high": high}
 
 
 def mean_of(values: Numbers | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from rewardspec.runs.batches import Batch, Codes, SpecOverRun
 from rewardspec.runs.by import By, ByValue
 from rewardspec.runs.compare import AgainstAnother, Comparison
 from rewardspec.runs.components import ComponentHealth, Components
-from rewardspec.runs.health import StepHealth, health, mean_over
+from rewardspec.runs.health import MEANS, StepHealth, health, mean_over
 from rewardspec.runs.moments import Numbers
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
@@ -23,9 +23,6 @@ from rewardspec.text.html import html_table
 Progress = Callable[[int, int], None]  # steps, rollouts
 
 FIRST = 12  # steps that a notebook shows
-
-# what of the steps has a mean over the groups of a run
-MEANS = tuple(f.name for f in fields(StepHealth) if f.name not in ("step", "rollouts", "groups"))
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,31 @@ def test_of_a_long_run_lines_also_show_the_mean_over_neighbours(made, opened):
     assert "the mean over 5 points" in page.tab.locator("figure.chart", has_text="Reward").first.inner_text()
 
 
+def test_of_very_many_steps_neighbours_are_one_point_with_their_range(made, opened):
+    folder, *_ = made
+    specs = [rewardspec.loads(SPECS[name]) for name in "ab"]
+    found = rewardspec.replay(folder / "run.jsonl", specs, format="table", group_by="group")
+    totals = np.random.default_rng(1).random(50_000)
+    totals[31_234] = 7.0  # which no mean would show
+    under = found.specs[0].steps[0]
+    steps = tuple(replace(under, step=i, total=float(total)) for i, total in enumerate(totals))
+    text = replay_page(replace(found, specs=tuple(replace(one, steps=steps) for one in found.specs)), specs)
+    assert len(text) < 5_000_000
+    (folder / "longest.html").write_text(text, encoding="utf-8")
+    page = opened(folder / "longest.html")
+    glyphs = next(chart["glyphs"] for chart in page.charts() if chart["title"] == "Reward")
+    band, thin = (next(data for kind, data in glyphs if kind == of) for of in ("VArea", "Line"))
+    parts = totals.reshape(1000, 50)
+    assert thin["y"] == pytest.approx(parts.mean(1)) and thin["x"] == [*range(0, 50_000, 50)]
+    assert band["y1"] == [*parts.min(1)] and band["y2"] == [*parts.max(1)] and max(band["y2"]) == 7
+    said = page.tab.locator("#steps").inner_text()
+    assert "Each point is 50 steps of 50,000: their mean over groups, on a band from the least to the greatest" in said
+    assert "50,000 steps, read as" in page.tab.locator(".subject").inner_text()
+    page.tab.click("#steps summary")
+    assert page.tab.locator("table[aria-label=steps] tbody tr").first.inner_text().split("\t")[1] == "0 to 49"
+    assert numbers(page.values("steps", "reward"))[:50] == pytest.approx(parts.mean(1)[:50])
+
+
 def test_the_pointer_reads_the_numbers_and_a_drag_zooms_all_charts(made, opened):
     folder, _, replayed, _ = made
     page = opened(folder / "two.html")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rewardspec.cli.printing.lines import say, say_legend, say_wrapped
 from rewardspec.cli.printing.table import console, table
 from rewardspec.runs.audit import Remark, Row
-from rewardspec.runs.health import StepHealth, mean_over
+from rewardspec.runs.health import StepHealth, mean_over, parts_of
 from rewardspec.runs.replay import RunReplay, UnderSpec
 from rewardspec.runs.suggest import Suggestion
 
@@ -64,7 +64,7 @@ def _show_spec(spec: UnderSpec) -> None:
         say(f"its advantages are within {spec.logged.largest:.2g} of those of the log")
     heads = ("step", "rollouts", "groups", "dead", "all right", "all wrong", "tied", "spread", "effective", "live |A|")
     normalised = any(s.batch_factor is not None for s in spec.steps)
-    rows = [_of_steps(part, normalised) for part in _parts(spec.steps)]
+    rows = [_of_steps(part, normalised) for part in parts_of(spec.steps, MOST_STEPS)]
     table(console(), "Groups without signal, by step", (*heads, *(["batch x"] if normalised else [])), rows)
     say_legend(
         {**OF_STEPS, **({"batch x": "what the batch's normalisation multiplies advantages by"} if normalised else {})}
@@ -143,12 +143,6 @@ def _telling(remark: Remark) -> Sequence[Row]:
     first = [row for row in remark.rollouts if row["group"] == remark.rollouts[0]["group"]]
     rows = sorted((row for row in first if row["step"] == first[0]["step"]), key=lambda row: -float(row["advantage"]))
     return rows if len(rows) <= 4 else [*rows[:2], *rows[-2:]]
-
-
-def _parts(steps: Sequence[StepHealth]) -> list[Sequence[StepHealth]]:
-    """Steps, put together so that there are at most a dozen rows."""
-    size = -(-len(steps) // MOST_STEPS)
-    return [steps[i : i + size] for i in range(0, len(steps), size)]
 
 
 def _of_steps(part: Sequence[StepHealth], normalised: bool) -> tuple[str, ...]:

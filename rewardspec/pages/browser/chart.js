@@ -5,7 +5,8 @@ const LONG = 150; // points of a line beyond which it is drawn thin, with the me
 const LETTERS = "system-ui, sans-serif";
 
 // The charts of a page: {title, about, axis: what x is, x: values, series: [{label, colour, values}], ...}.
-// stacked: series are bars on each other, else lines. show: a value as text. low: where the axis of values begins.
+// labels: what x is called, if not by its number. range of a series: [least, greatest] of the values that a point is
+// the mean of, drawn as a band. stacked: series are bars on each other, else lines. show: a value as text. low: where the axis of values begins.
 // rate, xrate: values, or x, are parts of one. height: in pixels.
 function chartBoard() {
   const charts = [];
@@ -108,10 +109,14 @@ function stack(made, chart) {
   }
 }
 
-function line(made, chart, { values, colour: name, width }) {
+function line(made, chart, { values, range, colour: name, width }) {
   const window = windowOf(chart);
   const draw = (y, line_width, line_alpha) =>
     made.line({ x: chart.x, y: y.map((value) => value ?? NaN), line_color: colour(name), line_width, line_alpha }); // NaN is a gap
+  if (range) {
+    const [y1, y2] = [0, 1].map((end) => range.map((ends) => ends[end] ?? NaN));
+    made.varea({ x: chart.x, y1, y2, fill_color: colour(name), fill_alpha: 0.15 });
+  }
   draw(values, window === 1 ? (width ?? 2) : 1, window === 1 ? 1 : 0.3);
   if (window > 1) draw(means(values, window), width ?? 2, 1);
   if (chart.x.length > ROUND) return;
@@ -135,9 +140,10 @@ function means(values, window) {
 
 // What the pointer reads: all values above one x, in the digits of the tables.
 function reader(made, chart, low, high) {
-  const data = { x: chart.x, at: chart.x.map((x) => (chart.xrate ? rate(x) : number(x))) };
+  const data = { x: chart.x, at: chart.labels ?? chart.x.map((x) => (chart.xrate ? rate(x) : number(x))) };
   const rows = chart.series.map((one, i) => {
-    data[`of${i}`] = one.values.map(chart.show);
+    const rangeOf = ([low, high]) => ` (${chart.show(low)} to ${chart.show(high)})`;
+    data[`of${i}`] = one.values.map((value, at) => chart.show(value) + (one.range ? rangeOf(one.range[at]) : ""));
     return [visible(one.label ?? chart.title), `@of${i}`];
   });
   const places = new Bokeh.ColumnDataSource({ data });
@@ -181,7 +187,7 @@ function dress(made, chart) {
 
 function heights(chart) {
   if (chart.rate) return [0, 1.02];
-  const values = chart.series.flatMap((one) => one.values).filter((value) => typeof value === "number");
+  const values = chart.series.flatMap((one) => [...one.values, ...(one.range ?? []).flat()]).filter((value) => typeof value === "number");
   const [low, high] = ends(chart.low === undefined ? values : [...values, chart.low]);
   const pad = (high - low || Math.abs(high) || 1) * 0.06;
   return [low === chart.low ? low : low - pad, high + pad];

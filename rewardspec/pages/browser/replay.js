@@ -1,6 +1,6 @@
 // The page of a run under one spec, or under two.
 
-function replayPage({ found, texts, changes, sources, suggestions, notes }) {
+function replayPage({ found, together, texts, changes, sources, suggestions, notes }) {
   const names = found.specs.map((spec) => spec.name);
   const board = chartBoard();
   const under = (part, name) => found[part].filter((row) => row.spec === name);
@@ -10,6 +10,7 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
   const specColumn = { head: "spec", words: true, value: (row) => row.spec, cell: (row) => specChip(row.spec) };
   const withSpec = (columns) => (names.length > 1 ? [specColumn, ...columns] : columns);
   const first = under("steps", names[0]);
+  const stepCount = together?.steps ?? first.length;
   const total = (key) => first.reduce((sum, row) => sum + row[key], 0);
 
   const sections = [
@@ -24,7 +25,7 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
     ["limits", "What this page cannot know", limits()],
   ];
   const subject = [
-    `${several(total("rollouts"), "rollout")} in ${several(total("groups"), "group")} and ${several(first.length, "step")}, read as ${found.format}.`,
+    `${several(total("rollouts"), "rollout")} in ${several(total("groups"), "group")} and ${several(stepCount, "step")}, read as ${found.format}.`,
   ];
   return { board, sections, subject, chips: found.specs.map((spec) => el("span", {}, specChip(spec.name), " ", el("code", {}, spec.fingerprint))) };
 
@@ -73,21 +74,23 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
 
   function steps() {
     const x = first.map((row) => row.step);
+    const labels = together && first.map((row) => `${row.step} to ${row.last_step}`);
     const valuesOf = (name, key) => under("steps", name).map((row) => row[key]);
+    const rangeOf = (name, key) => together && under("steps", name).map(({ low, high }) => [low[key], high[key]]);
     const dead = names.map((name) => {
       const split = valuesOf(name, "all_wrong").some((value) => value !== null);
       const kinds = split ? [["all_wrong", "wrong"], ["tied", "tied"], ["all_right", "right"]] : [["groups_without_signal", "tied"]];
-      const series = kinds.map(([key, of]) => ({ label: kindOf(key).head, colour: of, values: valuesOf(name, key) }));
+      const series = kinds.map(([key, of]) => ({ label: kindOf(key).head, colour: of, values: valuesOf(name, key), range: rangeOf(name, key) }));
       const title = names.length > 1 ? `Groups without signal: ${label.get(name)}` : "Groups without signal";
       const about = `the part of groups whose advantages are all equal${split ? ", and why" : ""}`;
-      return board.add({ title, about, axis: "step", x, series, stacked: true, show: rate, rate: true });
+      return board.add({ title, about, axis: "step", x, labels, series, stacked: true, show: rate, rate: true });
     });
     const line = (key, more = {}) => {
       const { title, about, show } = kindOf(key);
       const series = names
-        .map((name, i) => ({ label: names.length > 1 ? label.get(name) : null, colour: "ab"[i], width: names.length > 1 ? [3, 1.5][i] : 2, values: valuesOf(name, key) }))
+        .map((name, i) => ({ label: names.length > 1 ? label.get(name) : null, colour: "ab"[i], width: names.length > 1 ? [3, 1.5][i] : 2, values: valuesOf(name, key), range: rangeOf(name, key) }))
         .filter(({ values }) => values.some((value) => value !== null)); // B is drawn over A, and both are seen
-      return series.length ? board.add({ title, about, axis: "step", x, series, show, rate: show === rate, ...more }) : null;
+      return series.length ? board.add({ title, about, axis: "step", x, labels, series, show, rate: show === rate, ...more }) : null;
     };
     const charts = [
       ...dead,
@@ -98,14 +101,18 @@ function replayPage({ found, texts, changes, sources, suggestions, notes }) {
       line("live_size", { low: 0 }),
       line("batch_factor", { low: 0 }),
     ];
+    const columns = columnsOf(OF_STEPS, found.steps).map((column) =>
+      together && column.key === "step" ? { ...column, cell: (row) => exact(row.step, `${row.step} to ${row.last_step}`) } : column,
+    );
     return [
+      together && el("p", { class: "about" }, `Each point is ${count(together.each)} steps of ${count(together.steps)}: their mean over groups, on a band from the least to the greatest that one of them has. All steps: --format json.`),
       el("p", { class: "about" }, "The pointer reads the numbers. Drag over a chart to zoom all of them: ", zoomOutButton(board), "."),
       el("div", { class: "charts" }, charts),
       el(
         "details",
         { class: "fold" },
-        el("summary", {}, `All numbers of ${several(first.length, "step")}`),
-        table(withSpec(columnsOf(OF_STEPS, found.steps)), found.steps, { name: "steps" }),
+        el("summary", {}, together ? `Means of ${several(first.length, "part")} of ${several(stepCount, "step")}` : `All numbers of ${several(stepCount, "step")}`),
+        table(withSpec(columns), found.steps, { name: "steps" }),
       ),
     ];
   }
