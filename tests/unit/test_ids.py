@@ -161,7 +161,7 @@ def test_numbers_that_merge_are_refused_with_a_way_out():
     for ids in ([2**24, 2**24 + 1], torch.tensor([2**24, 2**24 + 1])):
         with pytest.raises(ValueError, match=r"other` is 16777217 at rollout 1 .* declare an id with `id: true`"):
             fn({"x": [1, 2], "other": ids}, 2)
-    with pytest.raises(ValueError, match=r"other` holds 9007199254740993: .* declare an id with `id: true`"):
+    with pytest.raises(ValueError, match=r"other` is 9007199254740993 at rollout 1: .* declare an id with `id: true`"):
         fn({"x": [1, 2], "other": [2**53, 2**53 + 1]}, 2)
 
 

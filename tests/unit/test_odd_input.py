@@ -148,6 +148,71 @@ def test_any_column_of_lists_ids_and_names(name):
                 assert outcome(fn, one | {name: value}, 1, **state) is not None, what
 
 
+def test_every_column_that_cannot_be_read_is_named_with_its_place():
+    fn = made(PLAIN)
+    assert outcome(fn, {"a": [1, [0], 1, 0], "b": [0, 0, {}, 0], "t": [1, 2, 3, 10**500]}, 2).splitlines() == [
+        "column `a` is [0] at rollout 1: it should hold one number for each rollout",
+        "column `b` is {} at rollout 2: it should hold one number for each rollout",
+    ]
+    assert outcome(fn, {"a": [1, 0, 1, "x"], "b": [0, "1", 0, 0]}, 2).splitlines() == [
+        "column `a` is 'x' at rollout 3 of group 1: it should hold numbers",
+        "column `b` is '1' at rollout 1 of group 0: it should hold numbers",
+    ]
+    both = outcome(fn, {"a": [1, 0, 1, 0, 1], "b": [0] * 3}, list("xxyy")).splitlines()
+    assert both == ["column `a` has 5 values for 4 group ids", "column `b` has 3 values for 4 group ids"]
+    large = outcome(made(f"{TWO}, c: t}}\nadvantage: grpo\n"), {**GOOD, "t": [1, 2, 3, 10**500]}, 2)
+    assert large == "column `t` is a number of over 80 digits at rollout 3: no float is as large"
+
+
+TURNS = """rewardspec: 1
+lists: {turn: {}}
+signals: {x: {range: [0, 9], level: turn}, y: {range: [0, 9], level: turn}}
+components: {a: {values: [0, 1]}}
+advantage: a + sum(x * y, over=rollout)
+"""
+
+
+def test_every_list_that_cannot_be_read_is_named_with_its_place():
+    fn = made(TURNS)
+    nested = {"a": [1, 2], "x": [[1], [2, [3]]], "y": [[1], [2, 3, 4]]}
+    assert outcome(fn, nested, 2).splitlines() == [
+        "`y` has 3 items at rollout 1, and `x` has 2: columns of the list `turn` have equal lengths",
+        "column `a` is 2 at rollout 1 of group 0: it should be one of 0, 1",
+    ]
+    nested["y"] = [[1], [None, "3"]]
+    assert outcome(fn, nested, 2) == "column `x` is [3] at turn 1 of rollout 1: it should hold one number for each turn"
+    nested |= {"a": [1, 0], "x": [[1], [2, 3]]}
+    assert outcome(fn, nested, 2) == "column `y` is '3' at turn 1 of rollout 1 of group 0: it should hold numbers"
+    assert outcome(fn, {"x": [None, 1], "y": "ab"}, 2).splitlines() == [
+        "column `x` is None at rollout 0: it should be a list (and 1 more)",
+        "column `y` is 'ab' at rollout 0: it should be a list",
+        "column `a` is missing",
+        "the given columns are `x`, `y`",
+    ]
+
+
+@pytest.mark.parametrize(
+    "lengths", [{"turn": [-1, 3]}, {"turn": [2**62, 2**62]}, {"turns": [1, 1]}, "turn", {"turn": 2}]
+)
+def test_what_is_wrong_with_lengths_is_not_held_against_columns(lengths):
+    found = outcome(made(TURNS), {"a": [1, 0], "x": [1, 2], "y": [1, 2]}, 2, lengths=lengths)
+    assert isinstance(found, str) and found.startswith("lengths") and len(found.splitlines()) == 1
+
+
+def test_what_pandas_calls_missing_is_missing():
+    pandas = pytest.importorskip("pandas")
+    fn = made(PLAIN.replace("b: {range: [0, 1]", "b: {range: [0, 1], missing: ignore"))
+    wanted = outcome(fn, {**GOOD, "b": [0.5, None, 0.1, 0.9]}, 2)
+    for given in (pandas.array([0.5, None, 0.1, 0.9], dtype="Float64"), [0.5, pandas.NA, 0.1, 0.9]):
+        assert torch.allclose(outcome(fn, {**GOOD, "b": given}, 2).float(), wanted, atol=1e-6)
+    turns = made(TURNS.replace("y: {range: [0, 9]", "y: {range: [0, 9], missing: ignore"))
+    lists = {"a": [1, 0], "x": [[1, 2], []], "y": [pandas.array([1, None], dtype="Int64"), []]}
+    assert outcome(turns, lists, 2).tolist() == [2, 0]
+    text = "rewardspec: 1\nsignals: {k: {values: [x, y], missing: ignore}}\n"
+    named = made(text + "components: {a: {values: [0, 1], when: k == x}}\nadvantage: a\n")
+    assert outcome(named, {"a": [1, 1], "k": pandas.array(["x", None], dtype="string")}, 2).tolist() == [1, 0]
+
+
 def test_a_name_that_is_nan_is_missing():
     """As in a data frame."""
     fn = made(

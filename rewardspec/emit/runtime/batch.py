@@ -13,6 +13,7 @@ from rewardspec.emit.runtime.columns import (
     _group_ids,
     _held,
     _holds_zero,
+    _is_na,
     _not_held,
     _probe,
     _repairs,
@@ -61,7 +62,14 @@ class Batch(OneLook):
             lines = [f"column `{name}` is missing" for name in absent]
             raise RolloutError("\n".join([*lines, f"the given columns are {found}"]))
         columns = {name: columns[name] for name, _ in needed}
-        given = {name: self._taken(columns[name], name, options) for name, options in needed}
+        given = {}
+        for name, options in needed:
+            try:
+                given[name] = self._taken(columns[name], name, options)
+            except RolloutError as problem:
+                self.problems.append(str(problem))
+        if self.problems:
+            raise RolloutError("\n".join(self.problems))
         numbers = [name for name, options in needed if isinstance(given[name], torch.Tensor) and "ids" not in options]
         typed = [name for name in numbers if hasattr(columns[name], "dtype")]
         self.kinds = {name: given[name].dtype for name in typed}
@@ -102,11 +110,10 @@ class Batch(OneLook):
             self.look_at(groups)
             ids, self.labels, size = _group_ids(groups)
             n = len(ids)
-        for name, length in lengths.items():
-            if length != n:
-                raise RolloutError(
-                    f"column `{name}` has {length} values for {n} {'rollouts' if ids is None else 'group ids'}"
-                )
+        of = "rollouts" if ids is None else "group ids"
+        wrong = [f"column `{name}` has {length} values for {n} {of}" for name, length in lengths.items() if length != n]
+        if wrong:
+            raise RolloutError("\n".join(wrong))
         if ids is None and n % groups:
             raise RolloutError(f"{n} rollouts do not divide into groups of {groups}")
         self.n = n
@@ -191,8 +198,9 @@ class Batch(OneLook):
             if x is None:
                 return None
         elif not isinstance(x, torch.Tensor):
-            wrong = next((v for v in x if isinstance(v, (str, bytes))), None)
-            self.problems.append(f"column `{name}` holds {wrong!r:.80}: it should hold numbers")
+            row, wrong = next((row, v) for row, v in enumerate(x) if isinstance(v, (str, bytes)))
+            where = "" if options.get("level") == "batch" else f" at {self.place(row)}"
+            self.problems.append(f"column `{name}` is {wrong!r:.80}{where}: it should hold numbers")
             return None
         batch_level = options.get("level") == "batch"
         x = x.reshape(1) if batch_level and x.dim() == 0 else x
@@ -257,7 +265,7 @@ class Batch(OneLook):
         if isinstance(x, torch.Tensor):
             self.problems.append(f"column `{name}` holds numbers: it should hold names, {', '.join(symbols)}")
             return None
-        absent = lambda v: v is None or (isinstance(v, float) and v != v)  # noqa: E731
+        absent = lambda v: v is None or (isinstance(v, float) and v != v) or _is_na(v)  # noqa: E731
         codes = [math.nan if absent(v) else index.get(v) if isinstance(v, str) else None for v in x]
         for row, code in enumerate(codes):
             if code is None and len(self.problems) < 20:

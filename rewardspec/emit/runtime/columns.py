@@ -9,17 +9,20 @@ class RolloutError(ValueError):
     """Rollouts for which the spec is undefined. The message names column, rollout and group."""
 
 
-def _as_tensor(x, name):
-    """A column as a 1-D tensor, float64 if it was Python numbers; a list of names as it is."""
+def _as_tensor(x, name, place="rollout {}".format, of="rollout"):
+    """A column as a 1-D tensor, float64 if it was Python numbers; a list of names as it is.
+
+    place: the words for a row of it. of: what has one value.
+    """
     if isinstance(x, torch.Tensor):
         if x.is_complex():
-            raise RolloutError(f"column `{name}` holds complex numbers: it should hold one number for each rollout")
+            raise RolloutError(f"column `{name}` holds complex numbers: it should hold one number for each {of}")
         if not _plain(x):
             kind = "meta" if x.is_meta else "nested" if x.is_nested else "quantized or sparse"
             raise RolloutError(f"column `{name}` is a {kind} tensor: it should be dense, with values")
         return x.detach() if x.requires_grad else x
     if hasattr(x, "dtype") and hasattr(x, "tolist"):  # NumPy, without importing it
-        if getattr(x.dtype, "kind", "") in "biuf":
+        if _is_numbers(x):
             return _of_array(x)
         x = x.tolist()
     if isinstance(x, (bool, int, float)):
@@ -27,22 +30,46 @@ def _as_tensor(x, name):
     try:
         x = list(x) if not isinstance(x, (str, bytes)) else [x]
     except TypeError:
-        raise RolloutError(f"column `{name}` is {x!r:.80}: it should hold one value for each rollout") from None
+        raise RolloutError(f"column `{name}` is {x!r:.80}: it should hold one value for each {of}") from None
     if any(isinstance(v, (str, bytes)) for v in x):
         return x
     try:
         numbers = [float("nan") if v is None else float(v) for v in x]
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        wrong = next((v for v in x if not isinstance(v, (int, float, type(None)))), "a number too large for a float")
-        raise RolloutError(f"column `{name}` holds {wrong!r:.80}: it should hold one number for each rollout") from None
+        numbers = _one_by_one(x, name, place, of)
     if any(abs(v) >= 2**53 for v in numbers):
-        for given, held in zip(x, numbers, strict=True):
+        for row, (given, held) in enumerate(zip(x, numbers, strict=True)):
             if isinstance(given, int) and given != held:
                 raise RolloutError(
-                    f"column `{name}` holds {given}: no float holds this whole number, "
+                    f"column `{name}` is {_shown(given)} at {place(row)}: no float holds this whole number, "
                     "use smaller numbers, or declare an id with `id: true`"
                 )
     return torch.tensor(numbers, dtype=torch.float64, device="cpu")
+
+
+def _one_by_one(x, name, place, of):
+    """The values of a column as floats. Raises RolloutError for the first that is none; pandas' NA is missing."""
+    numbers = []
+    for row, value in enumerate(x):
+        try:
+            numbers.append(float("nan") if value is None or _is_na(value) else float(value))
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            what = f"column `{name}` is {_shown(value)} at {place(row)}"
+            large = isinstance(value, int)
+            raise RolloutError(
+                f"{what}: no float is as large" if large else f"{what}: it should hold one number for each {of}"
+            ) from None
+    return numbers
+
+
+def _is_na(value):
+    """Whether a value is pandas' NA, without importing it."""
+    return type(value).__name__ == "NAType"
+
+
+def _shown(value):
+    """A value in words; Python writes no whole number of more than 4,300 digits."""
+    return f"{value!r:.80}" if not isinstance(value, int) or abs(value) < 10**80 else "a number of over 80 digits"
 
 
 def _not_held(x, dtype, unread=None):
@@ -72,6 +99,11 @@ def _plain(x):
     return not (x.is_meta or x.is_nested or x.is_quantized) and x.layout is torch.strided
 
 
+def _is_numbers(x):
+    """Whether an array holds numbers, and none that is missing in a type of pandas that can have that."""
+    return getattr(getattr(x, "dtype", None), "kind", "O") in "biuf" and not hasattr(x.dtype, "na_value")
+
+
 def _of_array(x):
     """A NumPy array of numbers as a tensor, for any byte order, stride and width."""
     try:
@@ -90,7 +122,7 @@ def _too_large(value):
 def _group_ids(groups):
     """Integer ids [N], a function from a rollout to the caller's id of its group, and the size of dense groups or 0."""
     if hasattr(groups, "dtype") and not isinstance(groups, torch.Tensor):
-        groups = _of_array(groups) if groups.dtype.kind in "biu" else groups.tolist()
+        groups = _of_array(groups) if _is_numbers(groups) and groups.dtype.kind != "f" else groups.tolist()
     if isinstance(groups, torch.Tensor):
         if groups.dim() != 1 or groups.is_floating_point() or groups.is_complex() or not _plain(groups):
             raise RolloutError("group ids are N whole numbers, or any N hashable values in a list")

@@ -5,7 +5,7 @@ import math
 import torch
 
 from rewardspec.emit.runtime.batch import Batch
-from rewardspec.emit.runtime.columns import _as_tensor, _of_array
+from rewardspec.emit.runtime.columns import _as_tensor, _is_na, _of_array
 from rewardspec.emit.runtime.lists import ListBatch
 
 
@@ -81,7 +81,7 @@ def _plain_id(value):
         if kind is not None and kind.is_floating_point:
             most = int(2 / torch.finfo(kind).eps)
         value = value.item()
-    if value is None or _is_nan(value) or type(value).__name__ == "NAType":
+    if value is None or _is_nan(value) or _is_na(value):
         return None, None
     if not isinstance(value, float):
         return value, None

@@ -5,7 +5,7 @@ import math
 import torch
 
 from rewardspec.emit.runtime.batch import Batch
-from rewardspec.emit.runtime.columns import RolloutError, _of_array, _plain
+from rewardspec.emit.runtime.columns import RolloutError, _as_tensor, _is_numbers, _of_array, _plain
 from rewardspec.emit.runtime.items import Items
 from rewardspec.emit.runtime.once import Unread
 from rewardspec.emit.runtime.result import Result
@@ -19,17 +19,19 @@ class ListBatch(Batch):
         unread = isinstance(columns, Unread)
         if unread and lengths is not None:
             columns.on_host(*lengths.values())
-        problems = self._take_lengths(lists, lengths)
+        problems, refused = self._take_lengths(lists, lengths)
         flat = dict(columns) if hasattr(columns, "keys") else columns
         for name, options in needed:
             of = options.get("level")
-            if of in lists and hasattr(columns, "keys") and name in columns:
+            if of in lists and of not in refused and hasattr(columns, "keys") and name in columns:
                 try:
                     flat[name], counts = _flat(columns[name], name, self.counts.get(of), "ids" in options)
                     self._agree(of, name, counts)
                 except RolloutError as problem:
                     problems.append(str(problem))
         if problems:
+            rest = [(name, options) for name, options in needed if options.get("level") not in lists]
+            problems += _problems_of(rest, columns, groups)
             raise RolloutError("\n".join(problems))
         without = [of for of in lists if of not in self.counts]
         read = {name for name, _ in needed}
@@ -44,28 +46,30 @@ class ListBatch(Batch):
         return {**super().__getstate__(), "reading": None}
 
     def _take_lengths(self, lists, lengths):
-        """Keep the lengths that were passed; what is wrong with them."""
+        """Keep the lengths that were passed; what is wrong with them, and the lists that cannot be read before."""
         if lengths is None:
-            return []
+            return [], ()
         if not hasattr(lengths, "items"):
-            return [
-                f"lengths is {lengths!r:.80}: it should have N lengths for each list, such as {{{lists[0]!r}: ...}}"
-            ]
-        problems = []
+            words = f"lengths is {lengths!r:.80}: it should have N lengths for each list, such as {{{lists[0]!r}: ...}}"
+            return [words], lists
+        problems, refused = [], []
         for name, given in lengths.items():
             if name not in lists:
                 problems.append(f"lengths: the spec has no list {name!r:.80}, its lists are {', '.join(lists)}")
+                refused = [*lists]
                 continue
             try:
                 counts = torch.as_tensor(given, device="cpu")
                 right = counts.dim() == 1 and not counts.is_floating_point() and not bool((counts < 0).any())
+                right = right and float(counts.double().sum()) < 2**53
             except (TypeError, ValueError, RuntimeError):
                 right = False
             if right:
                 self._agree(name, f"lengths of {name}", counts.long())
             else:
                 problems.append(f"lengths[{name!r}] is {given!r:.80}: it should hold N whole numbers from 0")
-        return problems
+                refused.append(name)
+        return problems, refused
 
     def _agree(self, of, what, counts):
         """Keep the lengths of a list, which all of its columns share."""
@@ -83,6 +87,18 @@ class ListBatch(Batch):
                 f"`{what}` has {int(counts[row])} items at rollout {row}, and `{other}` has {int(known[row])}: "
                 f"columns of the list `{of}` have equal lengths"
             )
+
+    def _taken(self, x, name, options):
+        of = options.get("level")
+        if of not in self.counts:
+            return super()._taken(x, name, options)
+        counts = self.counts[of][1]
+
+        def place(row):
+            rollout = int(torch.searchsorted(counts.cumsum(0), row, right=True))
+            return f"{of} {row - int(counts[:rollout].sum())} of rollout {rollout}"
+
+        return _as_tensor(x, name, place, of)
 
     def _lay_out(self, groups, columns):
         super()._lay_out(groups, columns | {what: counts for what, counts in self.counts.values()})
@@ -131,6 +147,18 @@ class ListBatch(Batch):
         return f"{self.reading.name} {item} of {super().place(rollout)}"
 
 
+def _problems_of(needed, columns, groups):
+    """What is wrong with columns that are of no list."""
+    known = isinstance(groups, int) and not any(options.get("level") != "batch" for _, options in needed)
+    if not needed or known:  # how many rollouts there are is told by lists alone
+        return []
+    try:
+        Batch(columns, groups, needed)
+    except RolloutError as problem:
+        return [str(problem)]
+    return []
+
+
 def _flat(x, name, lengths, ids=False):
     """The values of a column of lists, flat, and the length of each list.
 
@@ -141,7 +169,7 @@ def _flat(x, name, lengths, ids=False):
     if isinstance(x, torch.Tensor) and not _plain(x):
         raise RolloutError(f"column `{name}` is a meta, quantized or sparse tensor: it should be dense, with values")
     if hasattr(x, "dtype") and not isinstance(x, torch.Tensor):
-        x = _of_array(x) if getattr(x.dtype, "kind", "") in "biuf" else x.tolist()
+        x = _of_array(x) if _is_numbers(x) else x.tolist()
     if isinstance(x, torch.Tensor):
         if x.dim() == 2:
             return x.reshape(-1), torch.full((len(x),), x.shape[1], dtype=torch.long)
@@ -158,9 +186,14 @@ def _flat(x, name, lengths, ids=False):
         listed = rows if nested else []
     if not listed and lengths is not None:
         return _already_flat(rows, name, lengths)
-    for i, row in enumerate(rows):
-        if not _is_list(row) or (isinstance(row, torch.Tensor) and not _plain(row)):
-            raise RolloutError(f"column `{name}` is {row!r:.80} at rollout {i}: it should be a list")
+    wrong = [
+        i for i, row in enumerate(rows) if not _is_list(row) or (isinstance(row, torch.Tensor) and not _plain(row))
+    ]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise RolloutError(
+            f"column `{name}` is {rows[wrong[0]]!r:.80} at rollout {wrong[0]}: it should be a list{more}"
+        )
     counts = torch.tensor([len(row) for row in rows], dtype=torch.long)
     parts = [_numbers(row) for row in rows if len(row)]
     if parts and all(part is not None for part in parts):
@@ -172,7 +205,7 @@ def _numbers(row):
     """A tensor or array of numbers as a tensor, in its type; None for other lists."""
     if isinstance(row, torch.Tensor):
         return row
-    return _of_array(row) if getattr(getattr(row, "dtype", None), "kind", "O") in "biuf" else None
+    return _of_array(row) if _is_numbers(row) else None
 
 
 def _is_list(x):
