@@ -44,7 +44,7 @@ def advantages(spec: Spec, table: Table, total_steps: int | None) -> Packed:
             try:
                 out = call(chosen)
             except ValueError as error:
-                here = call.refused(chosen, apart="batch" not in spec.needs)
+                here = call.refused(chosen)
                 if not here:
                     raise without_advantages(error) from None
                 first = first or error
@@ -105,39 +105,44 @@ class _Call:
     def __init__(self, fn: AdvantageFunction, table: Table, moment: Mapping[str, Any]):
         self.fn, self.table, self.moment = fn, table, moment
 
-    def __call__(self, rows: Places, groups: Any = None) -> Result:
-        columns = {name: taken(self.table.columns[name], rows) for name in self.fn.spec.columns}
-        columns, lengths = flat_lists(self.fn.spec, columns)
-        moment = {**self.moment, "lengths": lengths}
-        if groups is not None:
-            return self.fn(columns, groups, **moment)
+    def __call__(self, rows: Places) -> Result:
+        columns = self._columns(rows)
         ids, firsts, places = np.unique(self.table.groups[rows], return_index=True, return_inverse=True)
         try:
             appearance: Places = np.argsort(np.argsort(firsts))  # results have groups in the order of appearance
-            return self.fn(columns, appearance[places], **moment)
+            return self._result(columns, appearance[places])
         except ValueError:
             named = [self.table.ids[i] for i in ids[places].tolist()]
-            return self.fn(columns, named, **moment)  # it raises again, with the group's own id
+            return self._result(columns, named)  # it raises again, with the group's own id
 
-    def refused(self, rows: Places, apart: bool) -> dict[int, str]:
-        """The rows that the spec refuses even alone, with reasons. apart: no row depends on other groups."""
-        if apart and len(rows) > 1:
-            try:
-                self(rows, np.arange(len(rows)))
-            except ValueError:
-                half = len(rows) // 2
-                return self.refused(rows[:half], apart) | self.refused(rows[half:], apart)
-            return {}
-        return {i: reason for i in rows.tolist() if (reason := self._refusal(i))}
+    def refused(self, rows: Places) -> dict[int, str]:
+        """The rows that the spec refuses even alone, with reasons.
 
-    def _refusal(self, row: int) -> str:
-        """Why a spec refuses a row, tried alone; empty if it does not."""
+        They are looked for by halves, each row a group of its own. So a row that is refused alone, but in no half with
+        others, stays: what the batch is there makes it good. One such row among N costs some log2(N) calls.
+        """
+        return self._refused(rows, self._columns(rows))
+
+    def _refused(self, rows: Places, columns: Mapping[str, Any]) -> dict[int, str]:
         try:
-            self(np.array([row]), [0])  # group 0, so that the pattern below finds it
+            self._result(columns, np.arange(len(rows)))
+            return {}
         except ValueError as error:
-            said = re.sub(r" at rollout 0 of group 0\b", "", str(error))
-            return re.sub(r" at (\w+) (\d+) of rollout 0 of group 0\b", _counted, said)
-        return ""
+            if len(rows) == 1:  # in group 0, so that the patterns find it
+                said = re.sub(r" at rollout 0 of group 0\b", "", str(error))
+                return {int(rows[0]): re.sub(r" at (\w+) (\d+) of rollout 0 of group 0\b", _counted, said)}
+        found: dict[int, str] = {}
+        half = len(rows) // 2
+        for part in (np.arange(half), np.arange(half, len(rows))):
+            found |= self._refused(rows[part], {name: taken(column, part) for name, column in columns.items()})
+        return found
+
+    def _columns(self, rows: Places) -> dict[str, Any]:
+        return {name: taken(self.table.columns[name], rows) for name in self.fn.spec.columns}
+
+    def _result(self, columns: Mapping[str, Any], groups: Any) -> Result:
+        flat, lengths = flat_lists(self.fn.spec, columns)
+        return self.fn(flat, groups, **{**self.moment, "lengths": lengths})
 
 
 def _counted(item: re.Match[str]) -> str:

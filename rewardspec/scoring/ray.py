@@ -216,7 +216,7 @@ def _written(
     elif bad.exists():
         bad.system.delete_file(bad.path)
     if summary.scored:
-        publish(made, output, beside)
+        publish(made, output, not output.is_local and is_half_moved(output, beside))
     beside.remove_folder()
     return summary
 

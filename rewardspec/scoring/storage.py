@@ -281,13 +281,13 @@ def is_half_moved(output: Place, beside: Place) -> bool:
     return output.is_folder() and DONE not in names and ours and beside.is_folder()
 
 
-def publish(made: Place, output: Place, beside: Place) -> None:
+def publish(made: Place, output: Place, again: bool = False) -> None:
     """Make a folder of files the output, all or none, with a last file `_SUCCESS`.
 
     On a local disk it is renamed. Elsewhere the files are moved one by one, and `_SUCCESS` last: without it a folder
-    is not complete. Raises BadPath if the output is there by now.
+    is not complete. again: where it has files that an earlier run moved. Raises BadPath if the output is there by now.
     """
-    if output.exists() and output.names() and (output.is_local or not is_half_moved(output, beside)):
+    if output.exists() and output.names() and not again:
         raise BadPath(f"{shown(output.address)} exists by now: move it away, and run the command again")
     if made.is_local:
         (made / DONE).write(b"")

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import rewardspec
+from rewardspec.function import AdvantageFunction
 from rewardspec.logs.parts import RolloutFile
 from rewardspec.logs.rows import BadLog
 from rewardspec.prove.replay import read_log
 from rewardspec.scoring import advantages, packed, processes
 from rewardspec.scoring import score as scoring
+from rewardspec.scoring.table import Table
 
 SPEC = """
 rewardspec: 1
@@ -263,3 +265,22 @@ def test_memory_does_not_grow_with_the_texts(folder):
         return int(subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout)
 
     assert most(60_000) - most(10_000) < 20
+
+
+@pytest.mark.parametrize("advantage", ["grpo", "center(right) / (1 + std(right, over=batch))"])
+def test_refused_rows_are_found_among_many_in_few_calls(monkeypatch, advantage):
+    """Also where the advantage reads the batch: some two calls for each halving, for each of them."""
+    spec = rewardspec.loads(f"rewardspec: 1\ncomponents:\n  right: {{range: [0, 1]}}\nadvantage: {advantage}\n")
+    count, wrong = 4096, [7, 8, 3000]
+    values = np.linspace(0, 1, count)
+    values[wrong] = 5
+    good, calls = np.ones(count, np.bool_), []
+    table = Table(good, {}, np.arange(count) // 8, list(range(count // 8)), np.full(count, -1), {"right": values})
+    called = AdvantageFunction.__call__
+    monkeypatch.setattr(AdvantageFunction, "__call__", lambda *a, **k: calls.append(1) or called(*a, **k))
+    found = advantages.advantages(spec, table, None)
+    assert table.bad == dict.fromkeys(wrong, "column `right` is 5: it should be from 0 to 1")
+    assert len(calls) < 3 * 2 * (12 + 1)
+    rest = np.setdiff1d(np.arange(count), wrong)
+    expected = rewardspec.compile(spec)({"right": values[rest]}, rest // 8).advantages.numpy()
+    np.testing.assert_allclose(found[rest], expected, rtol=1e-9)

@@ -292,7 +292,7 @@ def test_an_object_store_of_s3(cluster, folder, monkeypatch):
         server.stop()
 
 
-def half_published(made, output, beside):
+def half_published(made, output, again):
     output.make_folder()
     name = made.names()[0]
     made.system.move((made / name).path, (output / name).path)
