@@ -206,10 +206,11 @@ def test_ray_is_named_where_it_is_missing(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--engine", "ray", "--cache", "c", "--processes", "2"], "--engine ray has no --processes and no --cache"),
+        (["--engine", "ray", "--processes", "2"], "--engine ray has no --processes"),
         (["--requests-per-minute", "5"], "--engine plain has no --requests-per-minute"),
         (["--engine", "spark"], "there are plain and ray"),
         (["-o", "s3://bucket/out"], "URIs are read with --engine ray"),
+        (["--cache", "s3://bucket/kept"], "URIs are read with --engine ray"),
     ],
 )
 def test_no_option_is_ignored(options, says):
