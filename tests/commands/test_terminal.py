@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 import typer
@@ -157,14 +159,66 @@ def test_progress_is_for_terminals_and_what_takes_long(monkeypatch):
     assert screen.getvalue() == ""  # it was over soon
     monkeypatch.setattr(progress, "SOON", 0)
     with progress.progress("waiting") as show:
-        import time
-
         for _ in range(100):  # until the other thread has started the bar
             show("a \x1b[1m::name", 1, 2)
             time.sleep(0.02)
             if "1/2" in screen.getvalue():
                 break
     assert "a \\x1b[1m::name" in screen.getvalue() and "1/2" in screen.getvalue()
+
+
+def test_what_goes_on_when_all_are_done_is_said(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(progress, "SOON", 0)
+    monkeypatch.setenv("COLUMNS", "100")
+    with progress.bar("scoring", "writing") as done:
+        for n in range(200):
+            done(min(n, 50), 50)
+            time.sleep(0.01)
+            if "writing" in screen.getvalue():
+                break
+    first, _, last = screen.getvalue().partition("writing")
+    assert "/50" in first and "/50" not in last
+
+
+def test_lines_are_counted_as_they_are_taken():
+    said = []
+    assert [*progress.counted("ab", lambda *state: said.append(state), "reading")] == ["a", "b"]
+    assert said == [("reading", 0)]
+
+
+SOONER = "from rewardspec.cli.printing import progress; progress.SOON = 0; from rewardspec.cli import main; main()"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        (["label", "log.jsonl", "rc_grpo/rc_grpo", "-o", "out.jsonl"], "labelling"),
+        (["fmt", str(SPECS / "gdpo"), "--check"], "formatting "),
+        (["watch", ".", "--idle", "0.1", "--every", "0.1"], "waiting for a step"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_progress_is_on_stderr_where_that_is_a_terminal(arguments, label, tmp_path):
+    pty = pytest.importorskip("pty")
+    row = '{"messages": [{"role": "user", "content": "q"}], "state": 1, "action": 1}\n'
+    (tmp_path / "log.jsonl").write_text(row * 3000)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", SOONER, *arguments]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # at the end of the terminal
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    child.wait(timeout=60)
+    assert label in shown.decode()
+    (tmp_path / "out.jsonl").unlink(missing_ok=True)
+    assert label not in run(*arguments, cwd=tmp_path).stderr
 
 
 # Help

@@ -12,6 +12,7 @@ import typer
 from rewardspec.cli import completing
 from rewardspec.cli.options import Prefix, Set
 from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.printing.progress import counted, progress
 from rewardspec.cli.printing.table import console, table
 from rewardspec.cli.reading import STDIN, loaded
 from rewardspec.logs.columns import PREFIX
@@ -50,8 +51,8 @@ def command(
     try:
         reads = {"spec": spec, "source": trajectories}
         output = check_paths(output, {what: path for what, path in reads.items() if path != STDIN})
-        with held(output), opened(trajectories, output.parent) as file:
-            labelled, tally = label(read, file.lines(), prefix)
+        with held(output), opened(trajectories, output.parent) as file, progress("labelling") as show:
+            labelled, tally = label(read, counted(file.lines(), show, "labelling"), prefix)
             replace(output, partial(_write, labelled))
     except OSError as error:
         misuse(f"cannot label {shown(trajectories)} into {shown(output)}: {error.strerror or error}")

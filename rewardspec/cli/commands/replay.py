@@ -103,7 +103,9 @@ def command(
         if output is not None:
             from rewardspec.pages.replay import replay_page
 
-            write_page(output, replay_page(found, specs, suggestions if suggest else None))
+            with progress("making the page"):
+                page = replay_page(found, specs, suggestions if suggest else None)
+            write_page(output, page)
     except (BadLog, OSError) as error:
         misuse(str(error))
     if format == "json":

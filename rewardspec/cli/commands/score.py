@@ -130,7 +130,7 @@ def command(
         sys.path.append(str(Path.cwd()))  # import the user's functions from here, as `python -m` does
     _allow_key(key_host)
     try:
-        with bar("scoring") as progress:
+        with bar("scoring", "computing advantages, and writing") as progress:
             if on_ray:
                 from rewardspec.scoring import ray
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from rewardspec.cli import completing
 from rewardspec.cli.options import GroupBy, LogFormat, LogNames, Set, TotalSteps, names_of
 from rewardspec.cli.printing.lines import misuse, say
+from rewardspec.cli.printing.progress import progress
 from rewardspec.cli.reading import loaded
 
 
@@ -72,8 +74,11 @@ def command(
                 say(f"{remark.severity}[{remark.code}]: {remark.message}")
 
     grown = Growing(run, opener, every, idle, looked=tell)
+    waiting = ExitStack()
+    waiting.enter_context(progress("waiting for a step"))
     try:
         for opened, step in grown:
+            waiting.close()
             if under is None:
                 length = total_steps or opened.total_steps
                 one = given or spec_of(opened, bool(set_))
@@ -88,6 +93,8 @@ def command(
         say("")
     except (BadLog, OSError) as error:
         misuse(str(error))
+    finally:
+        waiting.close()
     if under is None or opened is None or not under.steps:
         misuse("no step of a run was seen")
     found = under.found(opened).specs[0]
