@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import rewardspec  # its names are imported when type hints are asked for: `check` stays fast
 from rewardspec.language.files import read_file
@@ -21,6 +21,9 @@ from rewardspec.spec import Spec, compile, constant_text, is_text, load, loads
 from rewardspec.spec import check as check_source
 from rewardspec.text.diagnostics import Diagnostic, did_you_mean, shorten
 from rewardspec.text.source import Source
+
+if TYPE_CHECKING:
+    import rewardspec.rewards.judge
 
 __all__ = ["check", "compile", "diff", "load", "loads", "replay", "report", "score", "simulate", "verify"]
 
@@ -262,6 +265,7 @@ def score(
     processes: int | None = None,
     cache: str | PathLike[str] | None = None,
     only_failed: bool = False,
+    account: rewardspec.rewards.judge.Account | None = None,
 ) -> rewardspec.Summary:
     """Score the completions of a file, write them with rewards and advantages, and return a summary.
 
@@ -272,8 +276,9 @@ def score(
     name; True for all. restart: discard the results of an interrupted run. progress: called with the number of rows
     done and the number of all rows. processes: how many run reward functions; by default one, or, for many rows and
     functions of rewardspec that only compute, one for each core. cache: a file that keeps what
-    functions say of rows. only_failed: ask again where it has no answer. Raises SpecError, OSError, and these
-    ValueErrors: NotAllowed, BadLog, BadPath, ScoringError.
+    functions say of rows. only_failed: ask again where it has no answer. account: limits, a budget and prices of
+    judges, `rewards.judge.Account(budget=Budget(calls=1000))`; it has their counts afterwards. Raises SpecError,
+    OSError, and these ValueErrors: NotAllowed, BadLog, BadPath, ScoringError.
     """
     from rewardspec.logs.columns import PREFIX
     from rewardspec.scoring.score import score
@@ -283,7 +288,18 @@ def score(
     added = PREFIX if prefix is None else prefix
     kept = None if cache is None else Path(cache)
     return score(
-        _spec(spec), *files, group_by, total_steps, shown, allow_python, added, restart, processes, kept, only_failed
+        _spec(spec),
+        *files,
+        group_by,
+        total_steps,
+        shown,
+        allow_python,
+        added,
+        restart,
+        processes,
+        kept,
+        only_failed,
+        account,
     )
 
 

@@ -65,6 +65,23 @@ def refuse(bad: Mapping[int, str]) -> None:
         raise BadReference(f"rollout {first}: {bad[first]}{more}", bad)
 
 
+@dataclass(frozen=True)
+class Call:
+    """A request that a reward function would send to an endpoint.
+
+    name: a hash in hexadecimal, the same for the same request. model: that is asked. prompt: its tokens, about.
+    completion: the most tokens of the answer, None for no end. recalled: whether a cache has the answer. keeps: whether
+    that cache is in use.
+    """
+
+    name: str
+    model: str
+    prompt: int
+    completion: int | None
+    recalled: bool
+    keeps: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Reward:
     """A reward function.
@@ -78,6 +95,7 @@ class Reward:
     expression: the same function in the spec language, if it only reads columns that trainers measure.
     items: an input with a list for each rollout. Where the column's level is a list, the function is given it and
     returns a list, a value for each item; else it is not given it. `domain` gets `listed`, which of the two it is.
+    calls: for a function that asks endpoints: takes what `function` takes, sends nothing, and returns its `Call`s.
     """
 
     name: str
@@ -87,6 +105,7 @@ class Reward:
     many: bool = False
     expression: str | None = None
     items: str | None = None
+    calls: Callable[..., list[Call]] | None = None
 
     @property
     def about(self) -> str:
@@ -153,6 +172,7 @@ def reward(
     many: bool = False,
     expression: str | None = None,
     items: str | None = None,
+    calls: Callable[..., list[Call]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function under `name`, which is `family.function`, without changing the function.
 
@@ -162,7 +182,7 @@ def reward(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        _KNOWN[name] = Reward(name, function, inputs or tuple(own), allowed, many, expression, items)
+        _KNOWN[name] = Reward(name, function, inputs or tuple(own), allowed, many, expression, items, calls)
         return function
 
     return register

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rewardspec.logs.parts import Part
 from rewardspec.rewards.reward import ScoringError
@@ -25,6 +25,9 @@ from rewardspec.scoring.measure import Measured, Names, Outcome, measured
 from rewardspec.scoring.permission import Allowed
 from rewardspec.scoring.scorer import Scorer
 from rewardspec.spec import Spec
+
+if TYPE_CHECKING:
+    from rewardspec.scoring.accounts import AccountFile
 
 FEWEST_ROWS = 20_000  # of a file that is worth the start of processes
 PIPE = 1 << 20  # bytes
@@ -52,14 +55,22 @@ def best_processes(scorer: Scorer, rows: int) -> int:
 
 
 def measured_in_order(
-    scorer: Scorer, names: Names, tasks: Iterable[Task], processes: int, allowed: Allowed
+    scorer: Scorer,
+    names: Names,
+    tasks: Iterable[Task],
+    processes: int,
+    allowed: Allowed,
+    account: AccountFile | None = None,
 ) -> Iterator[Measured]:
-    """Each part measured, in their order, whichever process did it. Raises ScoringError, BadLog."""
+    """Each part measured, in their order, whichever process did it. Raises ScoringError, BadLog.
+
+    account: of judges, for all processes.
+    """
     if processes == 1 or scorer.spec.made is None:  # a variation of a spec has no text that could be sent
         for task in tasks:
             yield measured(scorer, names, *task)
         return
-    pool = _Pool(processes, (scorer.spec, allowed, names, scorer.cache))
+    pool = _Pool(processes, (scorer.spec, allowed, names, scorer.cache, account))
     try:
         yield from pool.in_order(tasks)
     finally:
@@ -67,7 +78,7 @@ def measured_in_order(
 
 
 class _Pool:
-    def __init__(self, count: int, setting: tuple[Spec, Allowed, Names, ComponentCache | None]):
+    def __init__(self, count: int, setting: tuple[Spec, Allowed, Names, ComponentCache | None, AccountFile | None]):
         self.setting = pickle.dumps(setting)
         self.idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self.all = [_Process(self.setting) for _ in range(count)]
@@ -165,7 +176,11 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # functions may print: keep that out of the answers
-    spec, allowed, names, cache = pickle.load(sys.stdin.buffer)
+    spec, allowed, names, cache, account = pickle.load(sys.stdin.buffer)
+    if account is not None:
+        from rewardspec.rewards.judge.account import share
+
+        share(account)
     scorer: Any = None
     while True:
         try:

@@ -20,11 +20,11 @@ from typing import Any, cast
 from rewardspec.logs.columns import PREFIX
 from rewardspec.logs.outputs import BadPath, held
 from rewardspec.logs.rows import PARQUET, BadLog
+from rewardspec.rewards.judge.account import Account
 from rewardspec.scoring import remote
 from rewardspec.scoring.parquet import Kinds, joined
 from rewardspec.scoring.permission import Allowed
 from rewardspec.scoring.run import TOGETHER, Progress, Run, cluster, got, library, task_of
-from rewardspec.scoring.run import Limits as Limits
 from rewardspec.scoring.score import ASIDE, WITHOUT_CACHE, Summary
 from rewardspec.scoring.scorer import Scorer
 from rewardspec.scoring.storage import Place, is_half_moved, pieces_of, place, publish, without_rows
@@ -45,7 +45,7 @@ def score(
     allow_python: Allowed = False,
     prefix: str = PREFIX,
     restart: bool = False,
-    limits: Limits | None = None,
+    account: Account | None = None,
     key_hosts: Sequence[str] = (),
     cache: str | None = None,
     only_failed: bool = False,
@@ -58,11 +58,13 @@ def score(
     the folder `OUTPUT.partial`, from which another run of the same spec, functions and input resumes.
 
     progress: pieces done, and of all. cache: a folder at any address that keeps what functions say of rows, as the
-    cache of the plain engine does. only_failed: ask again where a kept value is None.
+    cache of the plain engine does. only_failed: ask again where a kept value is None. account: limits and a budget of
+    judges, for all workers together; it has their counts afterwards, also after an error.
     Raises BadPath, BadLog, ScoringError, OSError.
     """
     library()
     scorer = Scorer(spec, allow_python)
+    account = account or (Account() if scorer.asking else None)
     target = place(output)
     check_format(Path(target.path))
     beside = target.longer(PARTIAL)
@@ -87,7 +89,7 @@ def score(
         suffix = remote.suffix_of(target.path, pieces[0].table)
         to_parquet = suffix in PARQUET and not pieces[0].table
         files = remote.InFiles(pieces)
-        run = Run(scorer, files, allow_python, prefix, group_by, source, to_parquet, limits, key_hosts, progress)
+        run = Run(scorer, files, allow_python, prefix, group_by, source, to_parquet, account, key_hosts, progress)
         run.cache, run.only_failed = cache, only_failed
         held_here.enter_context(cluster(bool(allow_python)))
         run.measure(beside)
@@ -98,7 +100,9 @@ def score(
             answers, groups = run.answers(total_steps, outputs)
         except BadLog as error:
             raise BadLog(f"{error}\nthe rewards are kept in {shown(beside.address)}") from None
-        return _written(run, target, beside, suffix, answers, outputs, groups)
+        summary = _written(run, target, beside, suffix, answers, outputs, groups)
+    summary.count(account)
+    return summary
 
 
 @dataclass
@@ -116,22 +120,24 @@ def score_dataset(
     total_steps: int | None = None,
     allow_python: Allowed = False,
     prefix: str = PREFIX,
-    limits: Limits | None = None,
+    account: Account | None = None,
     key_hosts: Sequence[str] = (),
     cache: str | None = None,
     only_failed: bool = False,
 ) -> Scored:
     """The good rows of a `ray.data.Dataset` with `scored/NAME` and `scored/advantage`, in the order of its blocks.
 
-    The dataset is computed once and held in Ray's object store, which spills to disk. Raises BadLog, ScoringError.
+    The dataset is computed once and held in Ray's object store, which spills to disk. account: see `score`.
+    Raises BadLog, ScoringError.
     """
     ray = library()
     scorer = Scorer(spec, allow_python)
+    account = account or (Account() if scorer.asking else None)
     cache = _cache(cache, only_failed)
     blocks = remote.InBlocks(dataset.to_arrow_refs())
     if not len(blocks):
         raise BadLog("the dataset has no rows")
-    run = Run(scorer, blocks, allow_python, prefix, group_by, "the dataset", False, limits, key_hosts)
+    run = Run(scorer, blocks, allow_python, prefix, group_by, "the dataset", False, account, key_hosts)
     run.cache, run.only_failed = cache, only_failed
     run.measure(None)
     if not run.head.keys.top:
@@ -151,6 +157,7 @@ def score_dataset(
         offset += run.head.counts[i]
         made.append(ray.put(found.block))
     tally.finish(summary, groups)
+    summary.count(account)
     return Scored(ray.data.from_arrow_refs(made), summary)
 
 

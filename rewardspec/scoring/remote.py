@@ -19,6 +19,7 @@ from rewardspec.logs.names import Keys
 from rewardspec.logs.parts import Part
 from rewardspec.logs.rows import BadLog
 from rewardspec.rewards.reward import ScoringError
+from rewardspec.scoring.accounts import OfActor
 from rewardspec.scoring.cache_folder import CacheFolder
 from rewardspec.scoring.cache_folder import InFolder as InCache
 from rewardspec.scoring.component_cache import ComponentCache
@@ -27,7 +28,6 @@ from rewardspec.scoring.measure import Measured, Names
 from rewardspec.scoring.packed import Packed, Ragged, join, pack, plain, size
 from rewardspec.scoring.parquet import Kinds, added_field, column_name
 from rewardspec.scoring.permission import Allowed
-from rewardspec.scoring.permits import ask_actor
 from rewardspec.scoring.scorer import Scorer
 from rewardspec.scoring.shuffle import Answers, Rows, Together
 from rewardspec.scoring.storage import Piece, Pieces, at
@@ -35,7 +35,7 @@ from rewardspec.scoring.table import Table
 from rewardspec.scoring.writing import Scored, write_scored
 from rewardspec.spec import Spec
 
-CHUNK = 256  # rows that functions get at once
+CHUNK = 256  # rows that are read at once
 ERRORS: Mapping[str, type[Exception]] = {
     kind.__name__: kind for kind in (ScoringError, BadLog, ModuleNotFoundError, OSError)
 }
@@ -134,7 +134,7 @@ class Setting:
     last: bool
     folder: InFolder | None
     key_hosts: Sequence[str]
-    permits: Any  # of Ray's actor, None for no limit
+    account: Any  # of judges, an actor; None if there are none
     cache: CacheFolder | None = None
 
 
@@ -165,14 +165,16 @@ class Measuring:
                 self.values = InCache(given.cache)
                 cache = ComponentCache(self.values, given.cache.only_failed)
             self.scorer = Scorer(given.spec, given.allowed, only=given.only, cache=cache)
-            if given.key_hosts or given.permits is not None:
+            if given.key_hosts:
                 from rewardspec.rewards.judge import allow_key
 
                 allow_key(*given.key_hosts)
-            if given.permits is not None:
-                ask_actor(given.permits)
+            if given.account is not None:
+                from rewardspec.rewards.judge.account import share
+
+                share(OfActor(given.account))
         before = of_json(given.spec, earlier) if earlier else None
-        parts = given.source.parts(piece, CHUNK)
+        parts = given.source.parts(piece, self.scorer.at_once)
         try:
             measured = piece_measured(self.scorer, given.names, parts, before, given.to_parquet and given.last)
         finally:

@@ -17,14 +17,15 @@ from typing import Any, cast
 from rewardspec.logs.names import Keys
 from rewardspec.logs.parts import BATCH
 from rewardspec.logs.rows import BadLog
+from rewardspec.rewards.judge.account import Account
 from rewardspec.rewards.reward import ScoringError
 from rewardspec.scoring import remote
+from rewardspec.scoring.accounts import on_cluster
 from rewardspec.scoring.cache_folder import CacheFolder, files_of, joined, read_files
 from rewardspec.scoring.component_cache import version_of
 from rewardspec.scoring.measure import Names
 from rewardspec.scoring.moments import InParts
 from rewardspec.scoring.permission import Allowed
-from rewardspec.scoring.permits import shared
 from rewardspec.scoring.processes import cores
 from rewardspec.scoring.score import check_names
 from rewardspec.scoring.scorer import Scorer
@@ -40,17 +41,6 @@ CACHE_FILES = 256  # of a cache that a task reads
 TRIES = 20  # of a task whose worker ends
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The most that judges are asked in a minute, by all workers together; None for no limit.
-
-    tokens: of a request, its bytes divided by four, and the `max_tokens` of its answer.
-    """
-
-    requests: float | None = None
-    tokens: float | None = None
 
 
 def library() -> Any:
@@ -148,7 +138,7 @@ class Run:
     group_by: str | None
     named: str
     to_parquet: bool
-    limits: Limits | None
+    account: Account | None
     key_hosts: Sequence[str]
     progress: Progress = lambda done, of: None
     cache: str | None = None
@@ -208,10 +198,11 @@ class Run:
         refs: list[Any] = [None] * count
         missing = [i for i in range(count) if i not in before]
         self.progress(len(before), count)
-        for done, (piece, found) in enumerate(self._measured(names, missing, kept), len(before) + 1):
-            if kept is None:
-                refs[piece] = library().put(found)
-            self.progress(done, count)
+        with on_cluster(self.account) as account:
+            for done, (piece, found) in enumerate(self._measured(names, missing, kept, account), len(before) + 1):
+                if kept is None:
+                    refs[piece] = library().put(found)
+                self.progress(done, count)
         self.kept = kept or remote.InStore(refs)
         task = task_of(remote.head_of)
         heads = got([task.remote(self.shared_spec, self.kept, chunk) for chunk in self.chunks])
@@ -252,15 +243,12 @@ class Run:
         said += [[names.group, names.step, dict(names.held), self.to_parquet]]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
-    def _measured(self, names: Names, pieces: Sequence[int], kept: Any) -> Iterator[tuple[int, bytes]]:
-        """Each piece with what was measured of it, in any order."""
+    def _measured(self, names: Names, pieces: Sequence[int], kept: Any, account: Any) -> Iterator[tuple[int, bytes]]:
+        """Each piece with what was measured of it, in any order. account: an actor."""
         ray = library()
         if not pieces:
             return
         stages = families(self.scorer.spec, list(self.scorer.own))
-        permits = None
-        if self.limits is not None:
-            permits = shared(f"rewardspec {os.getpid()} {id(self)}", self.limits.requests, self.limits.tokens)
         machines = sum(1 for node in ray.nodes() if node["Alive"])
         with _quiet(ray):
             rows = [{"piece": piece, "found": b"", "error": ""} for piece in pieces]
@@ -276,7 +264,7 @@ class Run:
                     i == len(stages) - 1,
                     kept,
                     self.key_hosts,
-                    permits if family == "endpoints" else None,
+                    account,
                     self.cached,
                 )
                 light = family == "light"

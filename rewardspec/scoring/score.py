@@ -7,9 +7,10 @@ memory, so that the order of the rows costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,7 +34,10 @@ from rewardspec.scoring.writing import Scored, check_format, is_table, write_sco
 from rewardspec.spec import Spec
 from rewardspec.text.shown import shown
 
-CHUNK = 256  # rows that are measured between two writes of the partial file
+if TYPE_CHECKING:
+    from rewardspec.rewards.judge.account import Account, Used
+    from rewardspec.scoring.accounts import AccountFile
+
 ASIDE = ".bad.jsonl"  # the suffix of the file of bad rows
 WITHOUT_CACHE = "which rows had no answer is known from a cache: name the one of the earlier run"
 ADVANTAGE = "advantage"  # a reserved name: no column of a spec has it
@@ -45,7 +49,8 @@ class Summary:
 
     aside: the file of bad rows. scored, resumed: rows in all, and rows whose rewards an earlier run had measured. bad:
     (row number from 1, reason). missing: rows without a value, or without that of an item, by column. mean: of each
-    column, over the items of lists.
+    column, over the items of lists. judges: what models were asked, by name. stopped: requests that were not sent, by
+    the part of the budget that was spent.
     """
 
     aside: Path
@@ -58,6 +63,13 @@ class Summary:
     groups: int = 0
     asked: int = 0  # values that functions were asked for, of those that a cache keeps
     recalled: int = 0  # and values that it had
+    judges: dict[str, Used] = field(default_factory=dict)
+    stopped: dict[str, int] = field(default_factory=dict)
+
+    def count(self, account: Account | None) -> None:
+        """Have the counts of an account of judges."""
+        if account is not None:
+            self.judges, self.stopped = account.used, account.stopped
 
 
 def score(
@@ -73,6 +85,7 @@ def score(
     processes: int | None = None,
     cache: Path | None = None,
     only_failed: bool = False,
+    account: Account | None = None,
 ) -> Summary:
     """Score the rows of `source` (JSON lines or Parquet) into `output` (in the format of its suffix).
 
@@ -84,7 +97,8 @@ def score(
 
     restart: measure all rows again. progress: called with the number of rows done, and of all rows. processes: how many
     measure; by default one, or for many rows and functions that only compute one for each core. cache: a file that
-    keeps what functions say of rows, see `ComponentCache`. only_failed: ask again where a kept value is None.
+    keeps what functions say of rows, see `ComponentCache`. only_failed: ask again where a kept value is None. account:
+    the limits and the budget of judges; it has their counts afterwards, also after an error.
     Raises BadPath, BadLog, ScoringError, OSError.
     """
     if only_failed and cache is None:
@@ -96,8 +110,9 @@ def score(
     check_format(output)
     with held(output), opened(source, output.parent) as file:
         how_many = processes or best_processes(scorer, file.count)
-        run = _Run(scorer, file, output, prefix, progress, restart, how_many, allow_python)
-        table, gathered = run.measured(group_by)
+        with _counted(scorer, account, how_many) as (account, shared):
+            run = _Run(scorer, file, output, prefix, progress, restart, how_many, allow_python, shared)
+            table, gathered = run.measured(group_by)
         added = {prefix + name: table.columns[name] for name in scorer.names}
         summary = Summary(beside(output, ASIDE), resumed=gathered.resumed, changed=gathered.stale)
         summary.asked, summary.recalled = gathered.asked, gathered.recalled
@@ -110,6 +125,7 @@ def score(
         added[prefix + ADVANTAGE] = computed
         write_scored(output, summary.aside, Scored(file, table, added, run.kinds))
         run.partial.remove()
+    summary.count(account)
     summary.bad = sorted((i + 1, reason) for i, reason in table.bad.items())
     summary.scored = int(table.good.sum())
     summary.groups = len(np.unique(np.stack([table.steps[table.good], table.groups[table.good]]), axis=1).T)
@@ -130,6 +146,7 @@ class _Run:
     restart: bool
     processes: int
     allowed: Allowed
+    account: AccountFile | None
     partial: Partial = field(init=False)
     kinds: Kinds | None = None  # what the columns of JSON lines become in Parquet
 
@@ -159,12 +176,12 @@ class _Run:
         gathered, kinds, done = Gathering(), Kinds(), 0
 
         def tasks() -> Iterator[Task]:
-            for part in file.parts(CHUNK):
+            for part in file.parts(scorer.at_once):
                 yield part, self.partial.of(part), to_parquet
 
         self.progress(0, file.count)
         with closing(self.partial):
-            for part in measured_in_order(scorer, names, tasks(), self.processes, self.allowed):
+            for part in measured_in_order(scorer, names, tasks(), self.processes, self.allowed, self.account):
                 passing(part.keys)
                 self.partial.add(part.lines)
                 gathered.add(part)
@@ -178,6 +195,22 @@ class _Run:
             raise file.without_rows()
         gathered.stale += self.partial.beyond
         return gathered.table(), gathered
+
+
+@contextmanager
+def _counted(
+    scorer: Scorer, account: Account | None, processes: int
+) -> Iterator[tuple[Account | None, AccountFile | None]]:
+    """Have the judges of all processes use an account. Without judges, and without an account, nothing is loaded."""
+    if account is None and not scorer.asking:
+        yield None, None
+        return
+    from rewardspec.rewards.judge.account import Account
+    from rewardspec.scoring.accounts import of_processes
+
+    account = account or Account()
+    with of_processes(account, processes) as shared:
+        yield account, shared
 
 
 def check_names(path: Path, top: Sequence[str], names: Sequence[str], prefix: str) -> None:

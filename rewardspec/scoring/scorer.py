@@ -16,6 +16,9 @@ from rewardspec.scoring.permission import Allowed, check_given, own_functions
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import did_you_mean, shorten
 
+CHUNK = 256  # rows that are measured between two writes of what was measured
+WAVES = 16  # rows at once for each request of a judge that is under way
+MOST_AT_ONCE = 2048
 MOST_NAMED = 5  # rows that a message names
 TEXTS = ("prompt", "completion")
 
@@ -65,6 +68,17 @@ class Scorer:
         self.measures = made
         self.needs = {name: one.needs for name, one in made.items()}  # fields that a rollout must have
 
+    @property
+    def asking(self) -> dict[str, Use]:
+        """The uses that ask endpoints, by column."""
+        return {n: use for n, use in self.uses.items() if use.reward is not None and use.reward.calls is not None}
+
+    @property
+    def at_once(self) -> int:
+        """The rows of a part of a file. Judges get more of them: at the end of a part few requests are under way."""
+        most = max((int(str(use.options.get("concurrency", 0))) for use in self.asking.values()), default=0)
+        return min(max(CHUNK, WAVES * most), MOST_AT_ONCE)
+
     def measure(self, rows: Sequence[Mapping[str, Any]]) -> Scores:
         """The columns of these rows, each function called once for each row; None where `only_when` is false.
 
@@ -76,14 +90,8 @@ class Scorer:
             places: Sequence[int] = range(len(rows))
             if scores.bad:
                 places = [i for i in places if i not in scores.bad]
-            if name in late:
-                try:
-                    columns = {c: _compared(c, scores, rows, places) for c in self.spec.compared(name)}
-                    asked = self.spec.asked(name, columns)
-                except ValueError as error:
-                    raise ScoringError(f"`only_when` of `{name}`: {error}") from None
-                places = [i for i, wanted in zip(places, asked, strict=True) if wanted]
-            scores.columns[name] = self._column(name, rows, places, scores)
+            wanted = self._wanted(name, rows, places, scores) if name in late else places
+            scores.columns[name] = self._column(name, rows, wanted, scores)
         return Scores({name: scores.columns[name] for name in self.names}, scores.bad)
 
     def required(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -94,6 +102,17 @@ class Scorer:
             more = len(found.bad) - len(named)
             raise ScoringError("\n".join([*named, *([f"and {more} more"] if more > 0 else [])]))
         return [{name: values[i] for name, values in found.columns.items()} for i in range(len(rows))]
+
+    def _wanted(
+        self, name: str, rows: Sequence[Mapping[str, Any]], places: Sequence[int], scores: Scores
+    ) -> Sequence[int]:
+        """The places of rows for which `only_when` of a function is true."""
+        try:
+            columns = {c: _compared(c, scores, rows, places) for c in self.spec.compared(name)}
+            asked = self.spec.asked(name, columns)
+        except ValueError as error:
+            raise ScoringError(f"`only_when` of `{name}`: {error}") from None
+        return [i for i, wanted in zip(places, asked, strict=True) if wanted]
 
     def _column(self, name: str, rows: Sequence[Mapping[str, Any]], places: Sequence[int], scores: Scores) -> list[Any]:
         values: list[Any] = [None] * len(rows)

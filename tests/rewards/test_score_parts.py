@@ -16,7 +16,7 @@ from rewardspec.function import AdvantageFunction
 from rewardspec.logs.parts import RolloutFile
 from rewardspec.logs.rows import BadLog
 from rewardspec.prove.replay import read_log
-from rewardspec.scoring import advantages, packed, processes
+from rewardspec.scoring import advantages, packed, processes, scorer
 from rewardspec.scoring import score as scoring
 from rewardspec.scoring.table import Table
 
@@ -37,7 +37,7 @@ ROWS = [
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(scoring, "CHUNK", 5)  # parts of groups
+    monkeypatch.setattr(scorer, "CHUNK", 5)  # parts of groups
     Path("spec.yaml").write_text(SPEC)
     return tmp_path
 

@@ -15,12 +15,12 @@ import rewardspec
 from rewardspec.cli import app
 from rewardspec.logs.names import Keys
 from rewardspec.logs.parts import Part
+from rewardspec.rewards.judge.account import Account, Limits, Request
 from rewardspec.scoring import run, shuffle, storage
 from rewardspec.scoring.kept import of_json, piece_measured, to_json
 from rewardspec.scoring.measure import Names
 from rewardspec.scoring.moments import InParts
 from rewardspec.scoring.packed import plain, size
-from rewardspec.scoring.permits import Permits
 from rewardspec.scoring.run import families
 from rewardspec.scoring.scorer import Scorer
 from rewardspec.scoring.shuffle import Rows
@@ -157,11 +157,14 @@ def test_an_address_that_cannot_be_read_is_said(address, says):
 
 
 def test_permits_are_even_in_time():
-    permits = Permits(requests=60)
-    assert [permits.wait(5, now) for now in (0, 0, 0.5, 10, 10)] == [0, 1, 1.5, 0, 1]
-    tokens = Permits(requests=600, tokens=6000)
-    assert [tokens.wait(n, 0) for n in (100, 1, 1)] == pytest.approx([0, 1, 1.1])  # 100 tokens take a second
-    assert [Permits().wait(10**9, 0) for _ in range(3)] == [0, 0, 0]
+    def waits(limits, *requests):
+        account = Account(limits)
+        return [account.permit(Request("m", tokens, 0), now).wait for tokens, now in requests]
+
+    assert waits(Limits(requests=60), *((5, now) for now in (0, 0, 0.5, 10, 10))) == [0, 1, 1.5, 0, 1]
+    of_tokens = waits(Limits(requests=600, tokens=6000), (100, 0), (1, 0), (1, 0))
+    assert of_tokens == pytest.approx([0, 1, 1.1])  # 100 tokens take a second
+    assert waits(Limits(), *[(10**9, 0)] * 3) == [0, 0, 0]
 
 
 def test_functions_that_depend_on_each_other_are_in_one_pool():
@@ -207,7 +210,7 @@ def test_ray_is_named_where_it_is_missing(monkeypatch, tmp_path):
     ("options", "says"),
     [
         (["--engine", "ray", "--processes", "2"], "--engine ray has no --processes"),
-        (["--requests-per-minute", "5"], "--engine plain has no --requests-per-minute"),
+        (["--requests-per-minute", "5"], "--requests-per-minute: the spec has no judge"),
         (["--engine", "spark"], "there are plain and ray"),
         (["-o", "s3://bucket/out"], "URIs are read with --engine ray"),
         (["--cache", "s3://bucket/kept"], "URIs are read with --engine ray"),

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rewardspec.cli import completing
-from rewardspec.cli.options import AllowPython, Set, TotalSteps, Trust, allowed_by
-from rewardspec.cli.printing.lines import misuse, say
-from rewardspec.cli.printing.progress import bar
-from rewardspec.cli.printing.table import console, table
+from rewardspec.cli.judging import account_of, check_account
+from rewardspec.cli.options import AllowPython, Set, TableOrJson, TotalSteps, Trust, allowed_by, one_of
+from rewardspec.cli.printing.lines import misuse, say, say_json
+from rewardspec.cli.printing.progress import bar, progress
+from rewardspec.cli.printing.scored import dry_run_json, show_dry_run, show_judges, show_summary, summary_json
 from rewardspec.cli.reading import loaded
 from rewardspec.logs.columns import PREFIX
 from rewardspec.logs.outputs import BadPath
+from rewardspec.logs.parts import RolloutFile, opened
 from rewardspec.logs.rows import BadLog
+from rewardspec.rewards.judge.account import Account
 from rewardspec.rewards.reward import ScoringError
+from rewardspec.scoring.dry_run import DryRun
 from rewardspec.scoring.permission import NotAllowed
-from rewardspec.scoring.score import Summary, score
+from rewardspec.scoring.score import score
+from rewardspec.spec import Spec
 from rewardspec.text.shown import shown
 
 
@@ -42,7 +49,7 @@ def command(
         ),
     ],
     output: Annotated[
-        str,
+        str | None,
         typer.Option(
             "-o",
             "--output",
@@ -50,7 +57,7 @@ def command(
             show_default=False,
             metavar="PATH",
         ),
-    ],
+    ] = None,
     group_by: Annotated[
         str | None, typer.Option(help="The column that identifies the group.", show_default=False)
     ] = None,
@@ -87,18 +94,32 @@ def command(
             autocompletion=completing.words("plain", "ray"),
         ),
     ] = "plain",
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Ask nothing, write nothing; say what judges would be asked.")
+    ] = False,
     requests_per_minute: Annotated[
         float | None,
-        typer.Option(
-            min=0.001, help="With --engine ray: the most that judges are asked, by all workers.", show_default=False
-        ),
+        typer.Option(min=0.001, help="The most that judges are asked, by all processes.", show_default=False),
     ] = None,
     tokens_per_minute: Annotated[
         float | None,
-        typer.Option(
-            min=1, help="With --engine ray: the most tokens that judges read and write, about.", show_default=False
-        ),
+        typer.Option(min=1, help="The most tokens that judges read and write, about.", show_default=False),
     ] = None,
+    budget: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=NUMBER,...",
+            help="The most that judges are asked in this run: calls, retries, tokens, cost, minutes. Exit status 3 if "
+            "it is spent.",
+        ),
+    ] = [],  # noqa: B006
+    price: Annotated[
+        list[str],
+        typer.Option(
+            metavar="[MODEL=]IN,OUT", help="The price of a million tokens that a judge reads, and that it writes."
+        ),
+    ] = [],  # noqa: B006
+    format_: TableOrJson = "table",
     trust: Trust = False,
     allow_python: AllowPython = [],  # noqa: B006
     key_host: Annotated[
@@ -114,88 +135,121 @@ def command(
     rewardspec score spec.yaml rollouts.jsonl -o scored.parquet --group-by prompt
 
     Rows keep their columns and get `scored/NAME` and `scored/advantage`. An interrupted run resumes where it stopped.
-    Rows that cannot be scored are reported and written to a separate file.
+    Rows that cannot be scored are reported and written to a separate file. With --dry-run it says what judges would be
+    asked.
     """
-    on_ray = _is_ray(engine)
+    on_ray, is_json = _is_ray(engine), one_of(format_, "table", "json") == "json"
     if on_ray:
         _refuse("ray", **{"--processes": processes})
-    else:
-        _refuse(engine, **{"--requests-per-minute": requests_per_minute, "--tokens-per-minute": tokens_per_minute})
-        uri = next((one for one in (rollouts, output, cache or "") if "://" in one), None)
-        if uri is not None:
-            misuse(f"{shown(uri)} is no file of this machine: URIs are read with --engine ray")
+    elif uri := next((one for one in (rollouts, output or "", cache or "") if "://" in one), None):
+        misuse(f"{shown(uri)} is no file of this machine: URIs are read with --engine ray")
+    if output is None and not dry:
+        misuse("-o is missing: name the file to write, or add --dry-run")
+    account = account_of(budget, price, requests_per_minute, tokens_per_minute)
     read = loaded(spec, set_)
+    check_account(read, account)
+    _allow_key(key_host)
+    if dry:
+        found = _dry_run(read, rollouts, group_by, prefix, cache, only_failed, on_ray)
+        say_json(dry_run_json(found, account)) if is_json else show_dry_run(found, account, rollouts)
+        return
+    assert output is not None, "it was asked for above"
     allowed = allowed_by(trust, allow_python)
     if allowed:
         sys.path.append(str(Path.cwd()))  # import the user's functions from here, as `python -m` does
-    _allow_key(key_host)
-    try:
-        with bar("scoring", "computing advantages, and writing") as progress:
-            if on_ray:
-                from rewardspec.scoring import ray
+    with _ended(rollouts, output, account), bar("scoring", "computing advantages, and writing") as done:
+        if on_ray:
+            from rewardspec.scoring import ray
 
-                limited = requests_per_minute is not None or tokens_per_minute is not None
-                summary = ray.score(
-                    read,
-                    rollouts,
-                    output,
-                    group_by,
-                    total_steps,
-                    progress,
-                    allowed,
-                    prefix,
-                    restart,
-                    ray.Limits(requests_per_minute, tokens_per_minute) if limited else None,
-                    key_host,
-                    cache,
-                    only_failed,
-                )
-            else:
-                summary = score(
-                    read,
-                    Path(rollouts),
-                    Path(output),
-                    group_by,
-                    total_steps,
-                    progress,
-                    allowed,
-                    prefix,
-                    restart,
-                    processes,
-                    None if cache is None else Path(cache),
-                    only_failed,
-                )
+            summary = ray.score(
+                read,
+                rollouts,
+                output,
+                group_by,
+                total_steps,
+                done,
+                allowed,
+                prefix,
+                restart,
+                account,
+                key_host,
+                cache,
+                only_failed,
+            )
+        else:
+            summary = score(
+                read,
+                Path(rollouts),
+                Path(output),
+                group_by,
+                total_steps,
+                done,
+                allowed,
+                prefix,
+                restart,
+                processes,
+                None if cache is None else Path(cache),
+                only_failed,
+                account,
+            )
+    if is_json:
+        say_json(summary_json(summary, account, output))
+    else:
+        show_summary(summary, account, rollouts, output)
+    raise typer.Exit(3 if account.stopped else 0 if summary.scored else 1)
+
+
+def _dry_run(
+    spec: Spec, rollouts: str, group_by: str | None, prefix: str, cache: str | None, only_failed: bool, on_ray: bool
+) -> DryRun:
+    """What judges would be asked, counted in this process; what --engine ray reads is read as it does."""
+    from rewardspec.scoring.dry_run import dry_run
+
+    if on_ray and cache is not None:
+        misuse("a dry run reads no folder of --engine ray: leave --cache out, and it says what would be asked without")
+    kept = None if cache is None else Path(cache)
+    with _ended(rollouts, "nothing", None), progress("counting") as show, ExitStack() as stack:
+        if on_ray:
+            from rewardspec.scoring.storage import Pieces, pieces_of
+
+            file: RolloutFile = Pieces(pieces_of(rollouts))
+            count = None
+        else:
+            file = stack.enter_context(opened(Path(rollouts)))
+            count = file.count
+
+        def tell(done: int) -> None:
+            if show is not None:
+                show("counting", done, count)
+
+        return dry_run(spec, file, group_by, tell, prefix, kept, only_failed)
+
+
+@contextmanager
+def _ended(rollouts: str, output: str, account: Account | None) -> Iterator[None]:
+    """End the command with a message where it fails, after what judges were asked."""
+
+    def told() -> None:
+        if account is not None:
+            show_judges(account, err=True)
+
+    try:
+        yield
     except KeyboardInterrupt:
-        say(f"interrupted; run the same command to resume from {shown(output)}.partial", err=True)
+        told()
+        resume = "" if account is None else f"; run the same command to resume from {shown(output)}.partial"
+        say(f"interrupted{resume}", err=True)
         raise typer.Exit(130) from None
     except OSError as error:
-        misuse(f"cannot score {shown(rollouts)} into {shown(output)}: {error.strerror or error}")
+        told()
+        what = f"score {shown(rollouts)} into {shown(output)}" if account is not None else f"read {shown(rollouts)}"
+        misuse(f"cannot {what}: {error.strerror or error}")
     except NotAllowed as error:
         options = " ".join(f"--allow-python {module}" for module in error.modules)
         misuse(f"{error.fact}: if you trust it, add {options}, or --trust for every function of the spec")
     except (BadLog, BadPath, ScoringError, ModuleNotFoundError) as error:
+        told()
         misuse(str(error))
-    _show(summary, rollouts, output)
-
-
-def _show(summary: Summary, rollouts: str, output: str) -> None:
-    """Print the summary of a run; if no row was scored, end the command with status 1."""
-    for number, reason in summary.bad[:20]:
-        say(f"{shown(rollouts)}:{number}: skipped: {reason}", err=True)
-    if summary.bad:
-        say(f"{len(summary.bad)} rows skipped, written to {shown(summary.aside)}", err=True)
-    if summary.resumed:
-        say(f"resumed: {summary.resumed} rows of an earlier run are kept", err=True)
-    if summary.changed:
-        say(f"{summary.changed} rows changed since an earlier run and were scored again", err=True)
-    if summary.recalled or summary.asked:
-        say(f"cache: {summary.recalled} values were kept, {summary.asked} were asked for", err=True)
-    if not summary.scored:
-        say(f"no row could be scored; nothing was written to {shown(output)}", err=True)
-        raise typer.Exit(1)
-    say(f"wrote {summary.scored} rollouts in {summary.groups} groups to {shown(output)}")
-    rows = [(name, f"{summary.mean[name]:.4g}", str(summary.missing[name])) for name in summary.mean]
-    table(console(), None, ("reward", "mean", "missing"), rows)
 
 
 def _is_ray(engine: str) -> bool:

@@ -46,6 +46,16 @@ def find_verdicts(said: str, scores: Sequence[float], count: int) -> tuple[float
     `[1, 0, 1]`, or `Verdicts: [1, 0, 1]`, in a code fence or not, and nothing after it. A list of another length, or
     with anything else in it, is no answer: the places of its verdicts would not be known.
     """
+    found = some_verdicts(said, scores, count)
+    known = tuple(score for score in found or () if score is not None)
+    return known if found is not None and len(known) == count else None
+
+
+def some_verdicts(said: str, scores: Sequence[float], count: int) -> tuple[float | None, ...] | None:
+    """The list of `count` values that an answer ends with, None for each that is not one of `scores`.
+
+    None if the answer does not end with a list of that length: places of verdicts would not be known.
+    """
     text = _spoken(said).rstrip(" \t\r\n*_`")
     start = text.rfind("[")
     before = text[:start].rpartition("\n")[2].strip(" \t*_`#>")
@@ -55,11 +65,12 @@ def find_verdicts(said: str, scores: Sequence[float], count: int) -> tuple[float
         given = json.loads(text[start:])
     except (ValueError, RecursionError):
         return None
-    if not isinstance(given, list) or len(given) != count or any(isinstance(one, bool) for one in given):
+    if not isinstance(given, list) or len(given) != count:
         return None
-    found = [next((float(score) for score in scores if score == one), None) for one in given]
-    known = tuple(score for score in found if score is not None)
-    return known if len(known) == count else None
+    return tuple(
+        None if isinstance(one, bool) else next((float(score) for score in scores if score == one), None)
+        for one in given
+    )
 
 
 def _spoken(said: str) -> str:

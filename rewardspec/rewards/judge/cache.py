@@ -21,6 +21,11 @@ def cache_folder(cache: str) -> Path | None:
     return Path(cache).expanduser()
 
 
+def there(folder: Path) -> bool:
+    """Whether answers were ever kept in a folder."""
+    return (folder / _FILE).exists()
+
+
 def recall(folder: Path, requests: Iterable[str]) -> dict[str, str] | None:
     """The cached answers, by request; None, with a warning, if the file cannot be used."""
     return kept.recall(folder / _FILE, _WHAT, requests)

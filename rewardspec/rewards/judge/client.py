@@ -12,7 +12,7 @@ import math
 import random
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from rewardspec.rewards.judge.account import Request, Shared, estimated, permitted, shared
 from rewardspec.rewards.judge.key import Secret, hidden_in_logs
 from rewardspec.rewards.judge.library import client_library
 from rewardspec.text.shown import shown
@@ -33,6 +34,7 @@ FIRST_PAUSE = 0.5  # seconds before the second attempt; twice as long before eac
 LONGEST_PAUSE = 120.0  # seconds, even if Retry-After is longer
 LONGEST_REPLY = 4 << 20  # bytes of a decompressed reply: many times the length of a normal answer
 LONGEST_REFUSAL = 1 << 16  # bytes of an error reply that are read
+MOST_TOKENS = 10**9  # of one reply; more is no count of tokens
 FEWEST_FAILURES = 8  # requests in a row without an answer before an endpoint counts as down
 
 _AGAIN = {408, 409, 425, 429}  # statuses to retry, and all from 500
@@ -43,16 +45,8 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _FILTERED = re.compile(r"content.?(filter|policy|management)", re.IGNORECASE)
+BUDGET = "not sent, the budget of "
 _DICE = random.Random()  # not the shared generator: draws from it would change a seeded run
-
-
-Permit = Callable[[int], Awaitable[None]]
-_permit: list[Permit] = []
-
-
-def ask_first(permit: Permit) -> None:
-    """Have every request of this process wait for a permit. It is given the request's tokens, about: see `_tokens`."""
-    _permit[:] = [permit]
 
 
 class EndpointError(RuntimeError):
@@ -63,11 +57,16 @@ class Unanswered(Exception):
     """A request without an answer.
 
     why: the cause, the same text for many requests. detail: about this request. down: whether the endpoint may be down.
+    sent: whether it was sent.
     """
 
-    def __init__(self, why: str, detail: str = "", down: bool = False):
+    def __init__(self, why: str, detail: str = "", down: bool = False, sent: bool = True):
         super().__init__(why)
-        self.why, self.detail, self.down = why, shown(" ".join(detail.split())), down
+        self.why, self.detail, self.down, self.sent = why, shown(" ".join(detail.split())), down, sent
+
+    @property
+    def of_the_budget(self) -> bool:
+        return self.why.startswith(BUDGET)
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,9 @@ class _Answer:
         return shown(" ".join(self.text.split())[:300])
 
 
+_Count = Annotated[int, Field(ge=0, le=MOST_TOKENS, strict=True)]
+
+
 class _Message(BaseModel):
     content: str | None = None
     refusal: str | None = None
@@ -111,6 +113,15 @@ class _Choice(BaseModel):
 
 class _Reply(BaseModel):
     choices: Annotated[list[_Choice], Field(min_length=1)]
+
+
+class _Usage(BaseModel):
+    prompt_tokens: _Count
+    completion_tokens: _Count
+
+
+class _Paid(BaseModel):
+    usage: _Usage
 
 
 def ask_all(
@@ -169,6 +180,7 @@ async def _ask_all(
 ) -> None:
     import httpx
 
+    account = shared()
     left = iter(requests.items())
     failures = 0  # in a row
     # no compression: a small reply could decompress to a huge one
@@ -185,15 +197,16 @@ async def _ask_all(
         async with httpx.AsyncClient(headers=headers, timeout=None, verify=trust, follow_redirects=False) as client:
             for name, body in left:
                 if failures >= max(FEWEST_FAILURES, endpoint.concurrency):
-                    missing[name] = Unanswered("not sent, the endpoint seems to be down")
+                    missing[name] = Unanswered("not sent, the endpoint seems to be down", down=True, sent=False)
                     continue
                 try:
-                    answers[name] = await _ask(client, endpoint, body)
+                    answers[name] = await _ask(client, endpoint, body, account)
                     answered()
                     failures = 0
                 except Unanswered as error:
                     missing[name] = error
-                    failures = failures + 1 if error.down else 0
+                    if error.sent:
+                        failures = failures + 1 if error.down else 0
 
     try:
         with hidden_in_logs(endpoint.key):
@@ -204,38 +217,51 @@ async def _ask_all(
         raise several.exceptions[0] from None
 
 
-async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any]) -> str:
+async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any], account: Shared) -> str:
     """The text that the model wrote. Raises Unanswered, EndpointError."""
     import httpx
 
     content = json.dumps(body).encode()
+    model = str(body["model"])
+    prompt, most = estimated(content, body)
+    failure: Unanswered | None = None
     for attempt in range(endpoint.retries + 1):
         asked = 0.0
-        for permit in _permit:
-            await permit(_tokens(content, body))
+        permit = await permitted(account, Request(model, prompt, most or 0, attempt > 0))
+        if permit.spent:
+            raise failure or Unanswered(f"{BUDGET}{permit.spent} is spent", sent=False)
+        said: tuple[int, int] | None = None
         try:
             async with asyncio.timeout(endpoint.timeout):
                 answer = await _answer(client, endpoint, content)
+            good = 200 <= answer.status < 300
+            said = _said(answer) if good else (0, 0)
         except TimeoutError:
             failure = Unanswered(f"timed out after {endpoint.timeout:g} s", down=True)
         except httpx.RequestError as error:
             words = endpoint.key.hide(f"{type(error).__name__}: {error}")
             failure = Unanswered("connections failed", words[:200], down=True)
         else:
-            if 200 <= answer.status < 300:
+            if good:
                 return _text(endpoint, answer)
             failure = _failure(endpoint, answer)
             asked = answer.wait
+        finally:
+            await account.settle(permit.number, model, said)
         if attempt < endpoint.retries:
             pause = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * _DICE.uniform(0.5, 1.0)
             await asyncio.sleep(max(pause, min(asked, LONGEST_PAUSE) * _DICE.uniform(1.0, 1.1)))
+    assert failure is not None, "there is at least one attempt"
     raise failure
 
 
-def _tokens(content: bytes, body: Mapping[str, Any]) -> int:
-    """The tokens that a request may take: four bytes each, and all that its answer may have."""
-    most = body.get("max_tokens") or body.get("max_completion_tokens") or 0
-    return len(content) // 4 + int(most)
+def _said(answer: _Answer) -> tuple[int, int] | None:
+    """The tokens that a reply says it read and wrote; None if it does not say."""
+    try:
+        usage = _Paid.model_validate_json(answer.text).usage
+    except ValidationError:
+        return None
+    return usage.prompt_tokens, usage.completion_tokens
 
 
 async def _answer(client: httpx.AsyncClient, endpoint: Endpoint, content: bytes) -> _Answer:
