@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from rewardspec.runs.moments import Numbers, extremes
 from rewardspec.spec import Spec, compile, loads
 from rewardspec.text.diagnostics import did_you_mean
 
+MOST_NEAR = 1000  # names among which one that is like another is sought
 Codes = NDArray[np.int64]
 
 
@@ -218,7 +220,7 @@ class SpecOverRun:
                 continue
             called = next((n for n in (name, *ALIASES.get(name, ())) if n in step.columns), None)
             if called is None:
-                near = did_you_mean(name, list(step.columns))
+                near = did_you_mean(name, islice(step.columns, MOST_NEAR))
                 gaps.append(f"`{name}`" + (f" ({near})" if near else ""))
                 continue
             column, values = self.spec.program.columns[name], []
