@@ -63,3 +63,10 @@ def test_search_finds_words_of_the_manual(site):
     found = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
     assert any(doc["location"] == "reference/findings/phantom-gradient.html" for doc in found)
     assert any("Search-R1" in doc["title"] for doc in found)
+
+
+def test_no_list_or_table_is_part_of_a_paragraph(site):
+    """Markdown needs an empty line before them, which a code host does not."""
+    for page in sorted(site.rglob("*.html")):
+        for paragraph in re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), re.S):
+            assert not re.search(r"^\s*([-*] |\|)", paragraph, re.M), (page, paragraph[:200])
