@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ LONGEST_LINE = 128 * 2**20  # bytes
 KNOWN_BY = 64  # bytes before a mark, by which a file is known again
 FIRST = 64  # rows among which the first that can be read is looked for
 AT_ONCE = 256  # rows of a table
+BUFFER = 2**20  # bytes of a column that are read together
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _WORDS = {"": None, "nan": None, "NaN": None, "true": True, "True": True, "false": False, "False": False}
 
@@ -117,10 +119,13 @@ def is_known(path: Path, mark: Mark) -> bool:
 def _texts(path: Path, since: Mark = START) -> Iterator[tuple[int, str]]:
     """The lines of a text, in UTF-8; bytes that are none are kept as surrogates. Raises BadLog for a line too long."""
     with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         file.seek(since.byte)
         for number in range(since.line, 2**63):
             line = file.readline(LONGEST_LINE + 1)
             if not line:
+                if file.tell() < size:
+                    raise BadLog(f"{shown(path)} was cut while it was read")
                 return
             if len(line) > LONGEST_LINE:
                 raise BadLog(f"{shown(path)}:{number}: the line is longer than {LONGEST_LINE // 2**20} MiB")
@@ -228,10 +233,15 @@ def _depth(kind: Any) -> int:
 def _parquet(path: Path, only: Sequence[str] | None) -> Records:
     pyarrow = _pyarrow(path)
     try:
-        with pyarrow.parquet.ParquetFile(path, memory_map=True) as file:
+        # not mapped into memory: a file that is cut while it is read would end the process
+        with pyarrow.parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             written = [f.name for f in file.schema_arrow if (f.metadata or {}).items() >= JSON_TEXT.items()]
             batches = file.iter_batches(AT_ONCE, columns=None if only is None else list(only), use_threads=False)
-            yield from _rows(path, batches, written)
+            number = 0
+            for number, row in _rows(path, batches, written):
+                yield number, row
+            if number != file.metadata.num_rows:  # Arrow may end without an error there
+                raise BadLog(f"{shown(path)} was cut while it was read")
     except (pyarrow.ArrowException, OSError) as error:
         raise BadLog(f"{shown(path)} is not a readable Parquet file: {shorten(str(error), 80)}") from None
 
@@ -248,9 +258,21 @@ def _arrow(path: Path) -> Records:
                 else batches
             )
             parts = (one.slice(at, AT_ONCE) for one in whole for at in range(0, one.num_rows, AT_ONCE))
-            yield from _rows(path, parts, [])
+            yield from _rows(path, _while_whole(path, parts), [])
     except (pyarrow.ArrowException, OSError) as error:
         raise BadLog(f"{shown(path)} is not a readable Arrow file: {shorten(str(error), 80)}") from None
+
+
+def _while_whole(path: Path, parts: Iterator[Any]) -> Iterator[Any]:
+    """The parts of a file that is mapped into memory: one that was cut must not be touched. Raises BadLog, OSError."""
+    size = path.stat().st_size
+    while True:
+        if path.stat().st_size < size:
+            raise BadLog(f"{shown(path)} was cut while it was read")
+        part = next(parts, None)
+        if part is None:
+            return
+        yield part
 
 
 def _batches_of(pyarrow: Any, source: Any) -> Any:

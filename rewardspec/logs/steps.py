@@ -147,10 +147,33 @@ def _step(batch: Sequence[Rollout], columns: Sequence[str], call: Call | None) -
     ]
     if problems:
         raise BadLog(_all(problems))
-    held = {name: [_present(rollout.values.get(name)) for rollout in batch] for name in names}
     known = [rollout.advantage for rollout in batch]
     advantages = known if any(one is not None for one in known) else None
-    return Step(batch[0].step, groups, held, advantages, [rollout.place for rollout in batch], call)
+    return Step(batch[0].step, groups, Columns(batch, names), advantages, [rollout.place for rollout in batch], call)
+
+
+class Columns(Mapping[str, Sequence[Any]]):
+    """Rollouts as columns, each made when it is asked for: rows can have keys that no other row has."""
+
+    def __init__(self, batch: Sequence[Rollout], names: Mapping[str, None]):
+        self._rows, self._names = [rollout.values for rollout in batch], names
+        self._made: dict[str, list[Any]] = {}
+
+    def __getitem__(self, name: str) -> list[Any]:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._made:
+            self._made[name] = [_present(row.get(name)) for row in self._rows]
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _present(value: Any) -> Any:

@@ -7,6 +7,7 @@ every text goes through one function and none is ever read as HTML.
 from __future__ import annotations
 
 import json
+import os
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,8 @@ def check_page(output: Path, reads: Sequence[Path] = ()) -> None:
     library()
     if output.is_dir():
         raise BadPath(f"{shown(output)} is a folder: name a file in it")
+    if output.exists() and not output.is_file():
+        raise BadPath(f"{shown(output)} is not a regular file")
     if not output.absolute().parent.is_dir():
         raise BadPath(f"there is no folder {shown(output.absolute().parent)} to write {shown(output.name)} into")
     for path in reads:
@@ -90,8 +93,8 @@ def _is_log_of(output: Path, folder: Path) -> bool:
 
 
 def write_page(output: Path, text: str) -> None:
-    """Write a page, whole or not at all. Raises OSError."""
-    replace(output, lambda path: _write(path, text))
+    """Write a page, whole or not at all; of a link the file that it leads to. Raises OSError."""
+    replace(Path(os.path.realpath(output)), lambda path: _write(path, text))
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ from rewardspec.logs.run import Step, Trained
 from rewardspec.ops.domain import Level
 from rewardspec.runs.moments import Numbers, extremes
 from rewardspec.spec import Spec, compile, loads
-from rewardspec.text.diagnostics import did_you_mean
+from rewardspec.text.diagnostics import did_you_mean, shorten
 
+LENGTH = "rewardspec/length/"  # how the names of columns begin that say how long a list is
+MOST_NEAR = 1000  # names among which one that is like another is sought
 Codes = NDArray[np.int64]
 
 
@@ -191,6 +194,12 @@ def lacking(step: Step, names: Sequence[str]) -> list[str]:
     return [name for name in names if not {name, *ALIASES.get(name, ())} & step.columns.keys()]
 
 
+def unmeasured_lists(spec: Spec) -> tuple[str, ...]:
+    """The lists of a spec that no column is read of, as in `correct / position`."""
+    measured = {spec.program.columns[name].level.name for name in spec.columns}
+    return tuple(name for name in spec.lists if name not in measured)
+
+
 class SpecOverRun:
     """A spec that is asked about the steps of a run, one after another.
 
@@ -204,7 +213,7 @@ class SpecOverRun:
         self.state: State | None = self.function.initial_state()
         self.carried = False
         self.unmeasured: dict[str, None] = {}
-        self.measures = measures_of(spec)
+        self.measures, self.unread = measures_of(spec), unmeasured_lists(spec)
         self.held: tuple[Step | None, dict[str, Any]] = None, {}  # the columns of a step, as they are asked for
 
     def columns(self, step: Step, names: Sequence[str]) -> dict[str, Any]:
@@ -218,7 +227,7 @@ class SpecOverRun:
                 continue
             called = next((n for n in (name, *ALIASES.get(name, ())) if n in step.columns), None)
             if called is None:
-                near = did_you_mean(name, list(step.columns))
+                near = did_you_mean(name, islice(step.columns, MOST_NEAR))
                 gaps.append(f"`{name}`" + (f" ({near})" if near else ""))
                 continue
             column, values = self.spec.program.columns[name], []
@@ -240,7 +249,7 @@ class SpecOverRun:
         """The step under the spec. place: of the step in the run, from 0: its number if it has none. Raises BadLog."""
         columns = self.columns(step, self.spec.columns)
         number = step.number if step.number is not None else place
-        moment = self._moment(step, number)
+        moment = self._moment(step, number) | self._lengths(step)
         codes: dict[object, int] = {}
         of = np.array([codes.setdefault(g, len(codes)) for g in step.groups], dtype=np.int64)
         try:
@@ -265,6 +274,25 @@ class SpecOverRun:
             return {"step": number, "total_steps": total}
         own = call.fingerprint == self.spec.fingerprint
         return {"step": number, "total_steps": (call.total_steps if own else None) or total, "seed": call.seed}
+
+    def _lengths(self, step: Step) -> dict[str, dict[str, list[int]]]:
+        """How many items each rollout has of lists that no column is read of. Raises BadLog where the log lacks it."""
+        found = {}
+        for name in self.unread:
+            called = LENGTH + name
+            if called not in step.columns:
+                raise BadLog(
+                    f"the log does not say how many items of the list `{name}` a rollout has, which {self.spec.name} "
+                    f"reads: name the column that does, --columns {called}=COLUMN"
+                )
+            values, problems = step.columns[called], []
+            for i, value in enumerate(values):
+                if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < 0:
+                    problems.append((i, f"`{called}` is {shorten(repr(value))}: it must be a whole number, 0 or more"))
+            if problems:
+                raise BadLog(_located(step, problems))
+            found[name] = [int(value) for value in values]
+        return {"lengths": found} if found else {}
 
     def _before(self, step: Step) -> State | None:
         """The state before a step. Raises RolloutError for one in the log that does not fit."""

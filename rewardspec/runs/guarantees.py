@@ -18,12 +18,13 @@ from rewardspec.ops.domain import Level
 from rewardspec.ops.effort import Allowance
 from rewardspec.ops.exact import Inexact
 from rewardspec.prove.verify import undecidable
-from rewardspec.runs.batches import Batch, lacking, measure
+from rewardspec.runs.batches import Batch, lacking, measure, unmeasured_lists
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
 
 MOST_DECIDED = 200  # groups of a guarantee that are decided exactly
 MOST_SHOWN = 2  # of them
+LARGEST = 1024  # rollouts of a group that is decided exactly
 SNAP = Fraction(1, 10**5)  # a measured value this near to a declared one is that, as for the compiled function
 
 Row = dict[str, Any]
@@ -42,6 +43,7 @@ class _Promise:
     decided: int = 0
     broken: int = 0
     open: int = 0  # too close to call
+    large: int = 0  # not decided, as they have too many rollouts
     rows: list[Row] = field(default_factory=list)  # of those that are shown
 
 
@@ -62,6 +64,8 @@ class Broken:
             own = graph.reduce("all", own, every, None, Level.ROLLOUT) if own.level.listed else own
             function = measure(spec, graph.if_(own, every, graph.const(0)))
             reason = undecidable(question, node) or ("it reads the state" if function is None else "")
+            if any(n.level.listed and n.level.name in unmeasured_lists(spec) for n in walk([own])):
+                reason = reason or "it reads a list of which the log has no column"
             if any(n.op == "column" and n.domain.ids for n in walk([node])):
                 reason = reason or "it compares ids"
             if reason or function is None:
@@ -86,8 +90,11 @@ class Broken:
             suspects = np.unique(batch.of[found == 0])
             promise.suspects += len(suspects)
             for group in suspects:
+                if batch.sizes[group] > LARGEST:
+                    promise.large += 1
+                    continue
                 if promise.decided >= MOST_DECIDED or allowance.is_spent:
-                    break
+                    continue
                 promise.decided += 1
                 rows = np.flatnonzero(batch.of == group)
                 breaks = self._breaks(promise.node, columns, rows, number, total)
@@ -125,7 +132,9 @@ class Broken:
             left = promise.suspects - promise.decided + promise.open
             if left:
                 groups = f"{left} groups" if left > 1 else "a group"
-                yield f"the guarantee {name!r} may be broken in {groups} more, which exact arithmetic did not decide"
+                large = f" ({promise.large} of more than {LARGEST:,} rollouts)" if promise.large else ""
+                more = f"{groups} more{large}, which exact arithmetic did not decide"
+                yield f"the guarantee {name!r} may be broken in {more}"
 
     def found(self) -> Iterator[tuple[str, list[Row]]]:
         """What was broken, in words, with the rollouts that show it."""

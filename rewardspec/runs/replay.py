@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -208,15 +208,36 @@ def replay(
     or its last step. progress: called after each step with the steps and rollouts so far. Raises BadLog for a log that
     does not have what a spec reads, OSError.
     """
-    total_steps = total_steps or run.total_steps
-    if total_steps is None and any({"progress", "total_steps"} & spec.needs for spec in specs):
-        total_steps = max((step.number for step in run.steps() if step.number is not None), default=None)
-    under = Replaying(specs, by=by, total_steps=total_steps)
+    under = Replaying(specs, by=by, total_steps=_length(run, specs, total_steps))
     for step in run.steps():
         under.add(step)
         if progress is not None:
             progress(under.steps, under.rollouts)
     return under.found(run)
+
+
+def replay_each(run: Run, specs: Mapping[str, Spec], *, total_steps: int | None = None) -> dict[str, UnderSpec]:
+    """What a run comes to under each of some specs, read once. One that a step gives no advantages is left out.
+
+    Raises BadLog for a log that cannot be read, OSError.
+    """
+    length = _length(run, [*specs.values()], total_steps)
+    passes = {name: _Pass(spec, None, length) for name, spec in specs.items()}
+    for place, step in enumerate(run.steps() if passes else ()):
+        for name, one in [*passes.items()]:
+            try:
+                one.add(one.asked.batch(step, place), place if step.number is None else step.number)
+            except BadLog:
+                del passes[name]
+    return {name: one.found() for name, one in passes.items()}
+
+
+def _length(run: Run, specs: Sequence[Spec], total_steps: int | None) -> int | None:
+    """The length of training: as it is given, as the log says, else its last step if a spec reads it."""
+    length = total_steps or run.total_steps
+    if length is None and any({"progress", "total_steps"} & spec.needs for spec in specs):
+        length = max((step.number for step in run.steps() if step.number is not None), default=None)
+    return length
 
 
 def _told_apart(found: Sequence[UnderSpec]) -> tuple[UnderSpec, ...]:

@@ -10,7 +10,7 @@ from rewardspec.language.declarations import Component
 from rewardspec.lint.facts import Facts
 from rewardspec.logs.run import Run
 from rewardspec.prove.verify import verify
-from rewardspec.runs.replay import UnderSpec, replay
+from rewardspec.runs.replay import UnderSpec, replay_each
 from rewardspec.spec import Changes, Spec
 from rewardspec.syntax.expression import read
 from rewardspec.syntax.tree import Expr, If, Number
@@ -42,23 +42,29 @@ def suggest(run: Run, spec: Spec, now: UnderSpec, total_steps: int | None = None
     """The changes that leave fewest dead groups, best first. None breaks a guarantee that the spec keeps, on the log
     or in all groups of 2 and 3; none adds a remark to the audit.
 
-    now: the spec itself over the run. Each candidate is one more pass over the log. Raises BadLog, OSError.
+    now: the spec itself over the run. All candidates are tried in one more pass over the log; one that the log has no
+    advantage under, as where it divides by 0, is none. Raises BadLog, OSError.
     """
     kept, was, remarks = _kept(spec), _dead(now), {remark.code for remark in now.audit}
-    found, seen = [], {spec.fingerprint}
+    if not was:
+        return ()
+    tried, own, seen = dict[str, Spec](), dict[str, tuple[str, ...]](), {spec.fingerprint}
     for change, changes in _candidates(spec):
         try:
             other = spec.varied(**changes)
-            own = _kept(other)
+            if other.fingerprint in seen:
+                continue
+            own[change] = _kept(other)
         except SpecError:
             continue
-        if other.fingerprint in seen or not set(kept) <= set(own):
-            continue
         seen.add(other.fingerprint)
-        under = replay(run, [other], total_steps=total_steps).specs[0]
+        if set(kept) <= set(own[change]):
+            tried[change] = other
+    found = []
+    for change, under in replay_each(run, tried, total_steps=total_steps).items():
         told = tuple(dict.fromkeys(remark.code for remark in under.audit))
-        if _dead(under) < was and set(told) <= remarks:
-            found.append(Suggestion(change, _dead(under), was, own, told))
+        if _dead(under) < was and set(told) <= remarks and _broken(under) <= _broken(now):
+            found.append(Suggestion(change, _dead(under), was, own[change], told))
     return tuple(sorted(found, key=lambda one: (len(one.remarks), one.groups_without_signal)))
 
 
@@ -66,6 +72,11 @@ def _dead(found: UnderSpec) -> float:
     """The fraction of all groups of the run that are dead."""
     groups = sum(step.groups for step in found.steps)
     return sum(step.groups * step.groups_without_signal for step in found.steps) / groups
+
+
+def _broken(found: UnderSpec) -> set[str]:
+    """The guarantees that groups of the run break."""
+    return {r.message.partition("break the guarantee ")[2] for r in found.audit if r.code == "guarantee-broken"}
 
 
 def _kept(spec: Spec) -> tuple[str, ...]:

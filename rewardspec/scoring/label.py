@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from rewardspec.ir.checks import find_checks
@@ -13,9 +15,11 @@ from rewardspec.ir.exact import GroupEvaluator, items_of
 from rewardspec.ir.graph import walk
 from rewardspec.language.declarations import Column
 from rewardspec.logs.columns import PREFIX, values_of
+from rewardspec.logs.parts import BATCH
 from rewardspec.logs.rows import Twice, once
 from rewardspec.ops.domain import Level
 from rewardspec.ops.exact import Inexact
+from rewardspec.scoring.processes import done_in_order
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import shorten
 from rewardspec.text.numbers import format_number
@@ -116,28 +120,60 @@ class Labeller:
         return (line if _is_utf8(line) else json.dumps(json.loads(line))), name
 
 
-def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX) -> tuple[Iterator[str], Tally]:
-    """An iterator of the labelled lines, and a tally that is complete when the iterator is exhausted.
+Lines = tuple[int, list[bytes]]  # the number of the first, and lines that follow each other
+Labelled = list[tuple[int, str, str]]  # of each line its number, and itself with its token; or "" and the reason
 
-    prefix: of the columns that `rewardspec score` added, which are preferred.
-    """
-    labeller = Labeller(spec, prefix)
-    tally = Tally(dict.fromkeys(labeller.condition.tokens, 0))
 
-    def each() -> Iterator[str]:
-        for number, raw in enumerate(lines, 1):
+@dataclass
+class Labelling:
+    """The labelling of lines, for any process."""
+
+    spec: Spec
+    prefix: str
+
+    def __call__(self, task: Lines) -> Labelled:
+        first, lines = task
+        found: Labelled = []
+        for number, raw in enumerate(lines, first):
             try:
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                if not text:
-                    continue
-                line, name = labeller.labelled(text)
+                if text:
+                    found.append((number, *self.labeller.labelled(text)))
             except UnicodeDecodeError:
-                tally.bad.append((number, "not UTF-8 text"))
+                found.append((number, "", "not UTF-8 text"))
             except BadLine as error:
-                tally.bad.append((number, str(error)))
-            else:
-                tally.counts[name] += 1
-                yield line
+                found.append((number, "", str(error)))
+        return found
+
+    @cached_property
+    def labeller(self) -> Labeller:
+        return Labeller(self.spec, self.prefix)
+
+
+def label(spec: Spec, lines: Iterable[bytes], prefix: str = PREFIX, processes: int = 1) -> tuple[Iterator[str], Tally]:
+    """An iterator of the labelled lines, and a tally that is complete when the iterator is exhausted.
+
+    prefix: of the columns that `rewardspec score` added, which are preferred. processes: how many label.
+    """
+    work = Labelling(spec, prefix)
+    tally = Tally(dict.fromkeys(work.labeller.condition.tokens, 0))
+
+    def tasks() -> Iterator[Lines]:
+        number, left = 1, iter(lines)
+        while some := list(islice(left, BATCH)):
+            yield number, some
+            number += len(some)
+
+    def each() -> Iterator[str]:
+        alone = processes == 1 or spec.made is None  # a variation of a spec has no text that could be sent
+        done = map(work, tasks()) if alone else done_in_order(Labelling(spec, prefix), tasks(), processes)
+        for part in done:
+            for number, line, said in part:
+                if line:
+                    tally.counts[said] += 1
+                    yield line
+                else:
+                    tally.bad.append((number, said))
 
     return each(), tally
 

@@ -1,6 +1,6 @@
-"""Parts of a file measured in several processes: reward functions that only compute take a core each.
+"""Parts of a file worked on in several processes: what only computes takes a core each.
 
-Each process is a Python of its own that reads parts from a pipe. Unlike those of `multiprocessing`, they neither run
+Each process is a Python of its own that reads tasks from a pipe. Unlike those of `multiprocessing`, they neither run
 the caller's program again nor inherit its threads.
 """
 
@@ -16,7 +16,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rewardspec.logs.parts import Part
 from rewardspec.rewards.reward import ScoringError
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 20_000  # of a file that is worth the start of processes
 PIPE = 1 << 20  # bytes
 AHEAD = 2  # parts for each process that wait for it, or for the part before them
+
+T = TypeVar("T", contravariant=True)
+R = TypeVar("R", covariant=True)
 
 # a part, what an earlier run measured of it, and whether it becomes Parquet
 Task = tuple[Part, Mapping[int, tuple[str, Outcome]], bool]
@@ -51,7 +56,12 @@ def best_processes(scorer: Scorer, rows: int) -> int:
     light = all(
         use.reward is not None and not use.reward.many and n not in scorer.own for n, use in scorer.uses.items()
     )
-    return cores() if light and rows >= FEWEST_ROWS and scorer.uses else 1
+    return best_for(rows) if light and scorer.uses else 1
+
+
+def best_for(rows: int) -> int:
+    """How many processes compute for the rows of a file fastest."""
+    return cores() if rows >= FEWEST_ROWS else 1
 
 
 def measured_in_order(
@@ -70,24 +80,57 @@ def measured_in_order(
         for task in tasks:
             yield measured(scorer, names, *task)
         return
-    pool = _Pool(processes, (scorer.spec, allowed, names, scorer.cache, account))
+    yield from done_in_order(_Measuring(scorer.spec, allowed, names, scorer.cache, account), tasks, processes)
+
+
+class Work(Protocol[T, R]):
+    """What processes do with each task. It is pickled, and so are tasks and answers; a process keeps it."""
+
+    def __call__(self, task: T, /) -> R: ...
+
+
+def done_in_order(work: Work[T, R], tasks: Iterable[T], processes: int) -> Iterator[R]:
+    """The answer to each task, in their order, whichever process did it. Raises what the work raises."""
+    pool = _Pool(processes, work)
     try:
         yield from pool.in_order(tasks)
     finally:
         pool.stop()
 
 
+@dataclass
+class _Measuring:
+    """The work of measuring parts."""
+
+    spec: Spec
+    allowed: Allowed
+    names: Names
+    cache: ComponentCache | None
+    account: AccountFile | None
+
+    def __call__(self, task: Task) -> Measured:
+        return measured(self._scorer, self.names, *task)
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        if self.account is not None:
+            from rewardspec.rewards.judge.account import share
+
+            share(self.account)
+        return Scorer(self.spec, self.allowed, cache=self.cache)
+
+
 class _Pool:
-    def __init__(self, count: int, setting: tuple[Spec, Allowed, Names, ComponentCache | None, AccountFile | None]):
-        self.setting = pickle.dumps(setting)
+    def __init__(self, count: int, work: Work[Any, Any]):
+        self.setting = pickle.dumps(work)
         self.idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self.all = [_Process(self.setting) for _ in range(count)]
         for process in self.all:
             self.idle.put(process)
         self.threads = ThreadPoolExecutor(count, "measuring")
 
-    def in_order(self, tasks: Iterable[Task]) -> Iterator[Measured]:
-        waiting: deque[Future[Measured]] = deque()
+    def in_order(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        waiting: deque[Future[Any]] = deque()
         for task in tasks:
             waiting.append(self.threads.submit(self._ask, task))
             if len(waiting) > AHEAD * len(self.all):
@@ -100,7 +143,7 @@ class _Pool:
             process.stop()
         self.threads.shutdown(cancel_futures=True)
 
-    def _ask(self, task: Task) -> Measured:
+    def _ask(self, task: object) -> Any:
         process = self.idle.get()
         try:
             return process.ask(task)
@@ -124,8 +167,8 @@ class _Process:
         process.stdin.write(self.setting)
         return process
 
-    def ask(self, task: Task) -> Measured:
-        """The part, measured. A process that was killed is started again, once for each part."""
+    def ask(self, task: object) -> Any:
+        """The answer to a task. A process that was killed is started again, once for each task."""
         for last in (False, True):
             try:
                 answer = self._answer(task)
@@ -133,17 +176,16 @@ class _Process:
             except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
                 if self.stopped or last:
                     raise ScoringError(
-                        "a process that measured rows was ended, perhaps for lack of memory: run the same command to "
+                        "a process that worked on rows was ended, perhaps for lack of memory: run the same command to "
                         "resume, with fewer processes"
                     ) from error
                 self._end()
                 self.process = self._started()
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, Measured), "a process answers with a part or an error"
         return answer
 
-    def _answer(self, task: Task) -> object:
+    def _answer(self, task: object) -> object:
         assert self.process.stdin is not None and self.process.stdout is not None
         pickle.dump(task, self.process.stdin, pickle.HIGHEST_PROTOCOL)
         self.process.stdin.flush()
@@ -172,24 +214,18 @@ def _widen(pipe: int) -> None:
 
 
 def serve() -> None:
-    """The main loop of a process: a part, measured, for each part, until the pipe ends."""
+    """The main loop of a process: an answer to each task, until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # functions may print: keep that out of the answers
-    spec, allowed, names, cache, account = pickle.load(sys.stdin.buffer)
-    if account is not None:
-        from rewardspec.rewards.judge.account import share
-
-        share(account)
-    scorer: Any = None
+    work = pickle.load(sys.stdin.buffer)
     while True:
         try:
             task = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            scorer = scorer or Scorer(spec, allowed, cache=cache)
-            found: object = measured(scorer, names, *task)
+            found: object = work(task)
         except Exception as error:
             found = _portable(error)
         pickle.dump(found, answers, pickle.HIGHEST_PROTOCOL)

@@ -1,6 +1,8 @@
 """Any table by `--columns`, and what is wrong with files."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -259,3 +261,34 @@ def test_paths_that_hold_nothing_are_all_named(tmp_path):
     assert len(str(error.value).splitlines()) == 2
     with pytest.raises(BadLog, match="unknown format `trll`: did you mean `trl`"):
         open_run([tmp_path], format="trll")
+
+
+CUT = """
+import os, sys
+import pyarrow as pa, pyarrow.parquet as pq
+from pathlib import Path
+from rewardspec.logs.records import records
+from rewardspec.logs.rows import BadLog
+path, kind = Path(sys.argv[1]), sys.argv[2]
+table = pa.table({"a": range(20000), "t": [f"{i} " * 60 for i in range(20000)]})
+if kind == "Parquet":
+    pq.write_table(table, path, row_group_size=2000, use_dictionary=False, compression=None)
+else:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+rows = records(path, kind)
+next(rows)
+os.truncate(path, 5000)
+try:
+    print(sum(1 for _ in rows))
+except BadLog as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["Parquet", "Arrow"])
+def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path, kind):
+    """Mapped into memory it would end the process (SIGBUS): trainers write some files again in place."""
+    done = subprocess.run([sys.executable, "-c", CUT, str(tmp_path / "log"), kind], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"log is not a readable {kind} file" in done.stdout or "log was cut while it was read" in done.stdout

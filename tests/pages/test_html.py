@@ -1,6 +1,7 @@
 """Pages as files: what stands in them, what they allow, and what is said where none can be written."""
 
 import json
+import os
 import re
 from base64 import b64encode
 from dataclasses import fields
@@ -226,6 +227,18 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(folder
     done = run("replay", folder / "run.jsonl", "--spec", folder / "a.yaml", "-o", target, status=2)
     assert said in " ".join(done.stderr.split())
     assert (folder / "a.yaml").read_text() == before
+
+
+def test_a_page_is_no_device_and_a_link_stays_one(folder, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    arguments = "replay", folder / "run.jsonl", "--spec", folder / "a.yaml", "--from", "table", "--group-by", "group"
+    assert "pipe is not a regular file" in run(*arguments, "-o", tmp_path / "pipe", status=2).stderr
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link.html").symlink_to(tmp_path / "other" / "page.html")
+    pages.write_page(tmp_path / "link.html", "one")
+    pages.write_page(tmp_path / "link.html", "two")
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "other" / "page.html").read_text() == "two"
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["page.html"]
 
 
 def test_numbers_that_json_does_not_have_are_null_or_named():

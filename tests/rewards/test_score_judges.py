@@ -82,6 +82,7 @@ def test_a_dry_run_counts_the_calls_that_a_run_makes_and_makes_none(folder):
             spec(server, cache=cache, max_tokens=50)
             found = as_json("--dry-run", "--price", "2,10", output=None)
             assert server.asked == [] and not Path("judge.sqlite").exists()
+            assert as_json("--dry-run", "--price", "2,10", "--engine", "ray", output=None) == found
             one = found["judges"]["clear"]
             assert (found["rows"], one["rows"], one["unsure"], one["requests"], one["recalled"]) == (
                 120,
@@ -217,6 +218,27 @@ def test_a_budget_ends_the_asking_and_the_rest_is_asked_later(budget, calls, fol
         assert missing.count(False) == asked and len(missing) == 40
         assert score("--cache", "kept.sqlite", "--only-failed").exit_code == 0
         assert len(server.asked) == 40 and all(row["scored/clear"] == 1 for row in rows())
+
+
+def test_rows_that_need_a_value_are_skipped_without_one_and_scored_later(folder):
+    write([f"yes {i}" for i in range(8)], gold=[f"yes {i}" for i in range(8)])
+    with serving(lambda *_: with_usage("Score: 1")) as server:
+        spec(server, cache=str(folder))
+        text = Path("spec.yaml").read_text().replace("only_when: right >= 1, ", "").replace("    missing: ignore\n", "")
+        Path("spec.yaml").write_text(text)
+        found = as_json("--budget", "calls=5", status=3)
+        assert found["rollouts"] == 5 and len(found["skipped"]) == 3
+        assert as_json()["rollouts"] == 8 and len(server.asked) == 8
+
+
+def test_a_run_that_fails_says_what_it_asked(folder):
+    write([f"yes {i}" for i in range(8)], gold=[f"yes {i}" for i in range(8)])
+    with serving(lambda text, _: failed(401) if text == "yes 5" else with_usage("Score: 1")) as server:
+        spec(server, concurrency=1)
+        ended = score("--price", "1,1")
+    assert ended.exit_code == 2 and "status 401" in ended.output
+    said_of_it = "judge m: 6 calls, 0 answers from its cache, 500 tokens read and 35 written, cost 0.000535"
+    assert said_of_it in ended.output
 
 
 def test_a_budget_of_retries_leaves_what_fails_without_an_answer(folder, caplog):

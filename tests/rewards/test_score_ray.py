@@ -15,7 +15,7 @@ import rewardspec
 from rewardspec.logs.outputs import held
 from rewardspec.logs.parts import RolloutFile
 from rewardspec.logs.rows import BadLog
-from rewardspec.rewards.judge import Account, Limits
+from rewardspec.rewards.judge import Account, Budget, Limits
 from rewardspec.scoring import ray as on_ray
 from rewardspec.scoring import storage
 from rewardspec.scoring.score import score
@@ -329,8 +329,9 @@ advantage: grpo
         rows = [{"group": f"g{i % 3}", "prompt": "p", "completion": f"{i} {i % 2}", "answer": "1"} for i in range(12)]
         rows[4].pop("answer")
         Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        found = on_ray.score(spec, "rows.jsonl", "out", account=Account(Limits(requests=600)))
-        assert len(server.asked) == 11
+        found = on_ray.score(spec, "rows.jsonl", "out", account=Account(Limits(requests=600), Budget(calls=11)))
+        assert len(server.asked) == 11 and not found.stopped
+        assert (found.judges["m"].calls, found.judges["m"].unsaid) == (11, 11)  # replies without `usage`
         assert server.times[-1] - server.times[0] > 0.9  # ten pauses of 0.1 s: a lower bound
         assert [row for row, _ in found.bad] == [5]
         here = [json.loads(line) for path in parts("out") for line in path.read_text().splitlines()]

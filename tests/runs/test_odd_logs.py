@@ -12,13 +12,13 @@ from rewardspec.cli import app
 from rewardspec.groups.rates import read_rates
 from rewardspec.logs.files import log_files
 from rewardspec.logs.outputs import BadPath
-from rewardspec.logs.rows import Unread, repeated, row_of
+from rewardspec.logs.rows import BadLog, Unread, repeated, row_of
 from rewardspec.logs.run import Run, Step
 from rewardspec.pages.page import check_page
 from rewardspec.runs.audit import MOST_OF_A_GROUP, of_steps
 from rewardspec.runs.compare import MOST_PAIRED
 from rewardspec.runs.health import StepHealth
-from rewardspec.runs.replay import replay
+from rewardspec.runs.replay import replay, replay_each
 
 SPEC = """\
 rewardspec: 1
@@ -122,3 +122,85 @@ def test_files_are_ordered_by_digits_of_any_kind(tmp_path):
 def test_a_rate_with_a_huge_exponent_is_refused(rate):
     with pytest.raises(ValueError, match="from 0 to 1"):
         read_rates(f"correct={rate}")
+
+
+def test_a_guarantee_is_not_decided_in_a_huge_group_and_that_is_said():
+    n = 1500
+    text = SPEC + "guarantees: {first: right_above_wrong()}\n"
+    text = text.replace("brief: {range: [0, 1]}", "brief: {range: [0, 1], weight: 9}")
+    columns = {"correct": [1, 0] * (n // 2) + [1, 0], "brief": [i % 7 / 7 for i in range(n)] + [0.0, 0.9]}
+    found = replay(run_of(["a"] * n + ["b"] * 2, **columns), [rewardspec.loads(text)]).specs[0]
+    assert found.notes == (
+        "the guarantee 'first' may be broken in a group more (1 of more than 1,024 rollouts), which exact arithmetic "
+        "did not decide",
+    )
+    assert found.audit[0].message == "at least 1 of 2 groups break the guarantee 'first'"
+
+
+def test_values_that_python_takes_for_equal_are_told_apart():
+    """Python's dicts have one key for True, 1 and 1.0."""
+    level = [True, 1, 1.0, "1", None, "true", "x" * 300 + "a", "x" * 300 + "b"]
+    columns = {
+        "correct": [1, 0] * len(level),
+        "brief": [0.5] * 2 * len(level),
+        "level": [v for v in level for _ in "ab"],
+    }
+    run = run_of([i // 2 for i in range(2 * len(level))], **columns)
+    found = replay(run, [rewardspec.loads(SPEC)], by="level").specs[0].by
+    assert len(found) == 7 and sum(row.groups for row in found) == len(level)
+    assert {(type(row.value), row.value): row.groups for row in found if row.value in (True, "1")} == {
+        (bool, True): 1, (int, 1): 2, (str, "1"): 1,
+    }  # fmt: skip
+
+
+def test_rows_that_each_have_keys_of_their_own_take_no_more_than_they_have(tmp_path):
+    """As columns they would be rows times keys, 400 million values."""
+    log = tmp_path / "log.jsonl"
+    with log.open("w") as file:
+        for i in range(2000):
+            own = {f"own {i} {k}": k for k in range(100)}
+            file.write(json.dumps({"step": 0, "group": i // 4, "correct": i % 2, "brief": 0.5, **own}) + "\n")
+    found = rewardspec.replay(log, rewardspec.loads(SPEC), format="table")
+    assert found.specs[0].steps[0].rollouts == 2000
+    with pytest.raises(BadLog, match="has no column `level`"):
+        rewardspec.replay(log, rewardspec.loads(SPEC), format="table", by="level")
+
+
+LISTED = """\
+rewardspec: 1
+name: turns
+lists: {turn: {ordered: true}}
+components: {correct: {values: [0, 1]}}
+outcome: correct >= 1
+guarantees: {first: right_above_wrong()}
+advantage: grpo / position
+"""
+
+
+def test_a_list_that_no_column_is_read_of_has_its_length_from_the_log(tmp_path):
+    spec, correct, lengths = rewardspec.loads(LISTED), [1.0, 0.0, 0.0, 0.0], [2, 1, 3, 0]
+    with pytest.raises(BadLog, match=r"--columns rewardspec/length/turn=COLUMN"):
+        replay(run_of(list("aabb"), correct=correct), [spec])
+    found = replay(run_of(list("aabb"), correct=correct, **{"rewardspec/length/turn": lengths}), [spec]).specs[0]
+    own = rewardspec.compile(spec)({"correct": correct}, list("aabb"), lengths={"turn": lengths}).nested()
+    assert found.steps[0].advantage_spread == pytest.approx((max(own[0]) - min(own[1])) / 2)
+    assert found.notes == ("the guarantee 'first' was not looked at: it reads a list of which the log has no column",)
+    with pytest.raises(BadLog, match=r"`rewardspec/length/turn` is 1.5: it must be a whole number, 0 or more"):
+        replay(run_of(list("aabb"), correct=correct, **{"rewardspec/length/turn": [1.5, 1, 1, -1]}), [spec])
+
+
+def test_keep_and_refill_that_leave_no_group_or_some():
+    text = SPEC + "keep: std(correct) > 0\nrefill: mean(brief)\n"
+    for correct, kept in (([1, 1, 0, 0], 0.0), ([1, 0, 0, 0], 0.5)):
+        run = run_of(list("aabb"), correct=correct, brief=[0.5, 0.1, 0.2, 0.3])
+        found = replay(run, [rewardspec.loads(text)] * 2)
+        (step,) = found.specs[0].steps
+        assert step.groups_kept == kept and step.groups_without_signal == 1 - kept
+        json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_spec_that_a_run_gives_no_advantages_is_left_out_of_those_that_are_tried():
+    run = run_of(list("aabb"), correct=[1, 0, 0, 0], brief=[0.5, 0.1, 0.2, 0.3])
+    absent = SPEC.replace("brief: {", "absent: {")
+    found = replay_each(run, {"own": rewardspec.loads(SPEC), "absent": rewardspec.loads(absent)})
+    assert found == {"own": replay(run, [rewardspec.loads(SPEC)]).specs[0]}

@@ -102,6 +102,19 @@ def chat(**rest):
     return {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], **rest}
 
 
+@pytest.mark.slow
+def test_several_processes_label_as_one_does():
+    rows = [chat(state=i % 2, action=i % 3 > 0, id=i) for i in range(600)]
+    rows[300], rows[599] = {"messages": []}, chat(state=9, action=1)
+    lines = ["\ufeff" + json.dumps(rows[0]), "", *map(json.dumps, rows[1:])]
+    found = []
+    for processes in (1, 2):
+        made, tally = label(rewardspec.load(RC_GRPO), [line.encode() for line in lines], processes=processes)
+        found.append((list(made), tally))
+    assert found[0] == found[1]
+    assert [number for number, _ in found[0][1].bad] == [302, 601] and found[0][1].labelled == 598
+
+
 def test_label_gives_tokens_by_the_conditions():
     spec = rewardspec.load(RC_GRPO)
     found, tally = labelled(

@@ -19,6 +19,7 @@ from rewardspec.logs.columns import PREFIX
 from rewardspec.logs.outputs import check_paths, held, replace
 from rewardspec.logs.parts import opened
 from rewardspec.scoring.label import label
+from rewardspec.scoring.processes import best_for
 from rewardspec.text.shown import shown
 
 
@@ -39,6 +40,14 @@ def command(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the fine-tuning set here.", show_default=False)],
     prefix: Prefix = PREFIX,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many processes label. By default one; for files of many lines, one for each core.",
+            show_default=False,
+        ),
+    ] = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Label trajectories with reward tokens: the stage 1 fine-tuning set of RC-GRPO.
@@ -52,7 +61,8 @@ def command(
         reads = {"spec": spec, "source": trajectories}
         output = check_paths(output, {what: path for what, path in reads.items() if path != STDIN})
         with held(output), opened(trajectories, output.parent) as file, progress("labelling") as show:
-            labelled, tally = label(read, counted(file.lines(), show, "labelling"), prefix)
+            lines = counted(file.lines(), show, "labelling")
+            labelled, tally = label(read, lines, prefix, processes or best_for(file.count))
             replace(output, partial(_write, labelled))
     except OSError as error:
         misuse(f"cannot label {shown(trajectories)} into {shown(output)}: {error.strerror or error}")

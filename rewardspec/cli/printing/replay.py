@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from rewardspec.cli.printing.lines import say, say_legend, say_wrapped
@@ -89,7 +90,7 @@ def _show_spec(spec: UnderSpec) -> None:
     if spec.by:
         of_value = ("", "groups", "dead", "all right", "all wrong", "right")
         of_values = [
-            (str(v.value), f"{v.groups:,}", _rate(v.groups_without_signal), _rate(v.all_right), _rate(v.all_wrong))
+            (_value(v.value), f"{v.groups:,}", _rate(v.groups_without_signal), _rate(v.all_right), _rate(v.all_wrong))
             for v in spec.by
         ]
         rights = [_rate(v.right) for v in spec.by]
@@ -156,6 +157,16 @@ def _of_steps(part: Sequence[StepHealth], normalised: bool) -> tuple[str, ...]:
     ]
     numbers += [_number(mean_over(part, "batch_factor"))] if normalised else []
     return label, f"{sum(s.rollouts for s in part):,}", f"{sum(s.groups for s in part):,}", *rates, *numbers
+
+
+def _value(value: object) -> str:
+    """A value of `--by`; a text that could be read as a number, or as true or false, in quotes."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        return value if isinstance(json.loads(value), str) else f'"{value}"'
+    except (ValueError, RecursionError):
+        return value
 
 
 def _rate(value: float | None) -> str:

@@ -14,7 +14,6 @@ from rewardspec.scoring.score import Summary
 from rewardspec.text.shown import shown
 
 MOST_NAMED = 20  # bad rows
-MONEY = ".6g"
 
 
 def show_summary(summary: Summary, account: Account, rollouts: str, output: str) -> None:
@@ -50,7 +49,7 @@ def show_judges(account: Account, err: bool = False) -> None:
     if err:
         for model, one in used.items():
             known = account.cost_of(model)
-            cost = "" if known is None else f", cost {known:{MONEY}}"
+            cost = "" if known is None else f", cost {_money(known)}"
             say(
                 f"judge {shown(model)}: {one.calls:,} calls, {one.recalled:,} answers from its cache, "
                 f"{one.prompt_tokens:,} tokens read and {one.completion_tokens:,} written{cost}",
@@ -77,8 +76,14 @@ def _cells(used: Used, cost: float | None) -> tuple[str, ...]:
         f"{used.retries:,}",
         f"{used.recalled:,}",
         *tokens,
-        "-" if cost is None else f"{cost:{MONEY}}",
+        "-" if cost is None else _money(cost),
     )
+
+
+def _money(cost: float) -> str:
+    """To six digits after the point, without zeros at the end."""
+    whole, _, parts = f"{cost:,.6f}".partition(".")
+    return f"{whole}.{parts}".rstrip("0").rstrip(".")
 
 
 def summary_json(summary: Summary, account: Account, output: str) -> dict[str, Any]:
@@ -113,6 +118,7 @@ def show_dry_run(found: DryRun, account: Account, rollouts: str) -> None:
         costs = {name: cost_of(one, account) for name, one in found.judges.items()}
         heads = ["reward", "rows", "in --cache", "requests", "in its cache", "calls", "tokens in", "tokens out", "cost"]
         table(console(), None, heads, [_dry_cells(name, one, costs[name]) for name, one in found.judges.items()])
+        say_wrapped("in --cache: rows whose value it has. in its cache: requests that the judge's own cache answers")
         say_wrapped("tokens in: a quarter of the bytes of the requests. tokens out: at most, by `max_tokens`")
         say_wrapped("calls: without what is sent again after a failure")
     for name, one in found.judges.items():
@@ -147,7 +153,7 @@ def _dry_cells(name: str, asked: Asked, cost: float | None) -> tuple[str, ...]:
         f"{most}{asked.calls:,}",
         f"{most}{asked.prompt_tokens:,}",
         out,
-        "-" if cost is None else f"<= {cost:{MONEY}}",
+        "-" if cost is None else f"<= {_money(cost)}",
     )
 
 

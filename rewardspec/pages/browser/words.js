@@ -37,8 +37,18 @@ const OF_COMPONENTS = [
   { key: "with_length", head: "with length", show: number, about: "its correlation with length: tokens, else characters" },
 ];
 
+// A value of a column; a text that could be read as a number, or as true or false, in quotes.
+function quotedIfLike(value) {
+  if (typeof value !== "string") return plain(value);
+  try {
+    return typeof JSON.parse(value) === "string" ? value : `"${value}"`;
+  } catch {
+    return value;
+  }
+}
+
 const OF_VALUES = [
-  { key: "value", head: "value", show: plain, words: true },
+  { key: "value", head: "value", show: quotedIfLike, words: true },
   { key: "groups", head: "groups", show: count },
   { key: "groups_without_signal", head: "dead groups", show: rate, about: "groups whose advantages are all equal: nothing is learned from them" },
   { key: "all_right", head: "all right", show: rate, about: "dead groups in which every rollout is right" },
