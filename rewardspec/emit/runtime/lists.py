@@ -30,7 +30,7 @@ class ListBatch(Batch):
                 except RolloutError as problem:
                     problems.append(str(problem))
         if problems:
-            rest = [(name, options) for name, options in needed if options.get("level") not in lists]
+            rest = [(name, own) for name, own in needed if own.get("level") not in lists and "ids" not in own]
             problems += _problems_of(rest, columns, groups)
             raise RolloutError("\n".join(problems))
         without = [of for of in lists if of not in self.counts]
@@ -148,7 +148,7 @@ class ListBatch(Batch):
 
 
 def _problems_of(needed, columns, groups):
-    """What is wrong with columns that are of no list."""
+    """What is wrong with columns of numbers and names that are of no list."""
     known = isinstance(groups, int) and not any(options.get("level") != "batch" for _, options in needed)
     if not needed or known:  # how many rollouts there are is told by lists alone
         return []
