@@ -18,7 +18,7 @@ from rewardspec.text.diagnostics import did_you_mean, shorten
 
 CHUNK = 256  # rows that are measured between two writes of what was measured
 WAVES = 16  # rows at once for each request of a judge that is under way
-MOST_AT_ONCE = 2048
+MOST_AT_ONCE = 1024
 MOST_NAMED = 5  # rows that a message names
 TEXTS = ("prompt", "completion")
 
@@ -75,8 +75,12 @@ class Scorer:
 
     @property
     def at_once(self) -> int:
-        """The rows of a part of a file. Judges get more of them: at the end of a part few requests are under way."""
-        most = max((int(str(use.options.get("concurrency", 0))) for use in self.asking.values()), default=0)
+        """The rows of a part of a file. Judges get more of them: at the end of a part few requests are under way.
+
+        Not where each row has many requests, which are in memory together.
+        """
+        few = [use.options for use in self.asking.values() if use.of is None or use.options.get("calls") == "all"]
+        most = max((int(str(options.get("concurrency", 0))) for options in few), default=0)
         return min(max(CHUNK, WAVES * most), MOST_AT_ONCE)
 
     def measure(self, rows: Sequence[Mapping[str, Any]]) -> Scores:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from rewardspec.rewards.judge.account import Request, Shared, estimated, permitted, shared
+from rewardspec.rewards.judge.answer import LONGEST
 from rewardspec.rewards.judge.key import Secret, hidden_in_logs
 from rewardspec.rewards.judge.library import client_library
 from rewardspec.text.shown import shown
@@ -218,7 +219,7 @@ async def _ask_all(
 
 
 async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any], account: Shared) -> str:
-    """The text that the model wrote. Raises Unanswered, EndpointError."""
+    """The text that the model wrote, as much of its end as is read. Raises Unanswered, EndpointError."""
     import httpx
 
     content = json.dumps(body).encode()
@@ -243,7 +244,7 @@ async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str,
             failure = Unanswered("connections failed", words[:200], down=True)
         else:
             if good:
-                return _text(endpoint, answer)
+                return _text(endpoint, answer)[-LONGEST:]
             failure = _failure(endpoint, answer)
             asked = answer.wait
         finally:
