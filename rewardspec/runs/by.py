@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +62,8 @@ class By:
             if key not in self.sums and len(self.sums) >= MOST_VALUES:
                 key = OTHERS
             elif key not in self.values:
-                plain = isinstance(value, str | int | float | bool | None)
-                self.values[key] = value if plain and not isinstance(value, str) else shorten(str(value))
+                plain = isinstance(value, int | None) or (isinstance(value, float) and isfinite(value))
+                self.values[key] = value if plain else shorten(str(value))
             size, dead = batch.sizes[group], batch.dead[group]
             right = 0 if rights is None else rights[group]
             found = (1, dead, dead and right == size, dead and right == 0, right, size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from rewardspec.logs.run import Run, Step
 from rewardspec.logs.steps import merged, steps_of
 
 MOST_NAMED = 8  # steps, in a note
+# what a file can be while it is written, or removed by a run that keeps its last steps; one that stands still is wrong
+UNFINISHED = BadLog, FileNotFoundError
 
 Stamp = tuple[int, int]  # how large a file is, and when it changed
 Opener = Callable[[Sequence[Path], Mapping[Path, Mark]], Opened]
@@ -86,13 +89,13 @@ class Growing:
         self._new = {path: stamp for path, stamp in now.items() if self._done.get(path) != stamp}
         if not self._new or (self._settled and self._still):
             return None
-        for path in self._new.keys() & self._marks.keys():
-            if not is_known(path, self._marks[path]):  # it was cut, or is another file now
-                del self._marks[path]
         try:
+            for path in self._new.keys() & self._marks.keys():
+                if not is_known(path, self._marks[path]):  # it was cut, or is another file now
+                    del self._marks[path]
             return self.opened(sorted(self._new), self._marks)
-        except BadLog:
-            if self._settled:  # a file that is being written can be cut off, one that stands still is wrong
+        except UNFINISHED:
+            if self._settled:
                 raise
         return None
 
@@ -111,7 +114,7 @@ class Growing:
             if opened is not None:
                 try:
                     yield from self._complete(opened)
-                except BadLog:
+                except UNFINISHED:
                     if self._settled:
                         raise
             if self._is_over():
@@ -131,7 +134,8 @@ class Growing:
         finally:
             for path, kind in kinds.items():
                 if kind == LINES and path in self._tails:
-                    self._marks[path] = further(path, self._marks.get(path, START), self._tails[path].row)
+                    with suppress(FileNotFoundError):
+                        self._marks[path] = further(path, self._marks.get(path, START), self._tails[path].row)
         if held is not None and self._settled:
             yield self._given(held)
             held = None

@@ -130,6 +130,20 @@ def test_lines_are_read_once_and_the_last_step_at_each_look(tmp_path, monkeypatc
     assert len(read) < 420 * 4 + 22 * (4 + 4 + 70), "and its first rows, by which a file is known"
 
 
+def test_files_that_a_run_removes_while_they_are_read_end_nothing(tmp_path):
+    paths = [tmp_path / f"{n:03}.jsonl" for n in range(6)]
+    for n in range(4):
+        paths[n].write_text(lines(n))
+
+    def removing(found, since):  # as a rollout log with `keep=` does, after the files were listed
+        for path in paths[:2]:
+            path.unlink(missing_ok=True)
+        return opener(found, since)
+
+    looks = watched([tmp_path], [write(paths[n], lines(n)) for n in (4, 5)], opener=removing)
+    assert [step for look in looks for step in look] == [(n, 4) for n in range(2, 6)]
+
+
 def test_lines_that_are_cut_or_replaced_are_said(tmp_path):
     log = tmp_path / "log.jsonl"
     for text, late in ((lines(1), {1}), (lines(3, (1, 1)) + lines(4), {3}), (lines(1) + lines(2) + lines(3), set())):

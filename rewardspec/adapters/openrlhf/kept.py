@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from rewardspec.adapters.common.rollout_log import kept_of, outer_names, refuse_absent
@@ -22,20 +23,26 @@ class Kept:
         found = kept_of(log, wanted.get)
         self.lacks = [name for name, values in found.items() if values is None]
         there = {name: values for name, values in found.items() if values is not None}
-        self.rows: dict[tuple[str, str], dict[str, Any]] = {}
-        for place, at in enumerate(zip(prompts, map(repr, labels), strict=True)):
-            row = {name: values[place] for name, values in there.items()}
-            other = self.rows.setdefault(at, row)
-            for name in row:
-                if repr(other[name]) != repr(row[name]):
-                    other[name] = None
+        self.kept = list(there)
+        self.rows: dict[bytes, tuple[Any, ...]] = {}  # a data set can have millions
+        for place, (prompt, label) in enumerate(zip(prompts, labels, strict=True)):
+            row = tuple(values[place] for values in there.values())
+            other = self.rows.setdefault(_key(prompt, label), row)
+            if other != row:
+                same = (a if repr(a) == repr(b) else None for a, b in zip(other, row, strict=True))
+                self.rows[_key(prompt, label)] = tuple(same)
 
     def check(self) -> None:
         """Raise BindingError unless the data set has all of them."""
         refuse_absent(self.lacks, self.names, "the data set has")
 
     def of(self, prompt: str, label: Any) -> Row:
-        return self.rows.get((prompt, repr(label)), {})
+        row = self.rows.get(_key(prompt, label))
+        return {} if row is None else dict(zip(self.kept, row, strict=True))
+
+
+def _key(prompt: str, label: Any) -> bytes:
+    return blake2b(f"{label!r}\n{prompt}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def columns_of(rows: Sequence[Row | None]) -> dict[str, list[Any]]:
