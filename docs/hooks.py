@@ -33,6 +33,7 @@ FOLDERS = {"specs": "reference/specs/index.md", "specs/dialects": "reference/dia
 TITLES = {"reward": "Reward functions", "spec": "Published specs"}
 LINK = re.compile(r"\]\((?!#)([^()\s:]+?)(#[^()\s]*)?\)")
 DRAWING = re.compile(r"^!\[[^\]]*\]\(([\w-]+\.svg)\)$", re.M)  # they take the colours of the page
+ON_A_HOST = re.compile(r"^> On a code host (?:.*\n)(?:> .*\n)*\n", re.M)  # what a reader of the site need not know
 INCLUDED = re.compile(r"^( *)# include (\S+)$", re.M)
 FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.M | re.S)
 
@@ -59,6 +60,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     here = next((path for path, at in ELSEWHERE.items() if at == uri), f"docs/{uri}")
     if here.startswith("docs/reference/"):
         return markdown
+
+    markdown = ON_A_HOST.sub("", markdown)
 
     def link(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(here), found[1]))

@@ -70,3 +70,11 @@ def test_no_list_or_table_is_part_of_a_paragraph(site):
     for page in sorted(site.rglob("*.html")):
         for paragraph in re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), re.S):
             assert not re.search(r"^\s*([-*] |\|)", paragraph, re.M), (page, paragraph[:200])
+
+
+def test_a_page_that_includes_files_says_so_on_a_code_host_alone(site):
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        source = page.read_text(encoding="utf-8")
+        assert ("\n> On a code host" in source) == bool(re.search(r"^ *# include \S+$", source, re.M)), page
+        built = site / page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert "On a code host" not in built.read_text(encoding="utf-8"), built

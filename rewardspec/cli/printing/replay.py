@@ -39,7 +39,7 @@ def show_replay(found: RunReplay) -> None:
     rollouts, groups = sum(s.rollouts for s in steps), sum(s.groups for s in steps)
     say(f"{rollouts:,} rollouts in {groups:,} groups and {len(steps):,} steps, from a log of {found.run.format}")
     for lost in found.run.lost:
-        say(f"not in the log: {lost}")
+        say_wrapped(f"not in the log: {lost}")
     for spec in found.specs:
         say("")
         _show_spec(spec)
@@ -55,7 +55,7 @@ def show_replay(found: RunReplay) -> None:
             ("groups that die", f"{d.killed:,}"),
         ]
         table(console(), f"{b} in place of {a}, on the same rollouts", ("", ""), rows)
-        say("The rollouts were drawn under the run's own policy: this is no forecast of another run.")
+        say_wrapped("The rollouts were drawn under the run's own policy: this is no forecast of another run.")
 
 
 def _show_spec(spec: UnderSpec) -> None:
