@@ -103,10 +103,13 @@ class OfActor:
         return permit
 
     async def settle(self, number: int, model: str, said: tuple[int, int] | None) -> None:
-        self.actor.settle.remote(number, model, said)
+        # waited for: what was measured may be known before, and then the counts are read
+        await asyncio.wrap_future(self.actor.settle.remote(number, model, said).future())
 
     def recall(self, model: str, requests: int) -> None:
-        self.actor.recall.remote(model, requests)
+        import ray
+
+        ray.get(self.actor.recall.remote(model, requests))
 
 
 @contextmanager

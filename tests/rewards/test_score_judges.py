@@ -74,6 +74,7 @@ def rows(path="out.jsonl"):
 # What it would ask
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_the_calls_that_a_run_makes_and_makes_none(folder):
     write(["yes 1", "no", "yes 1", "yes 1 "] * 30)  # equal requests are one where answers are cached
     Path("odd.jsonl").write_text(Path("rows.jsonl").read_text() + "nonsense\n")
@@ -105,6 +106,7 @@ def test_a_dry_run_counts_the_calls_that_a_run_makes_and_makes_none(folder):
     assert sorted(path.name for path in folder.glob("out*")) == ["out.jsonl"]
 
 
+@pytest.mark.slow
 def test_what_depends_on_an_answer_is_an_upper_bound_and_said_to_be(folder):
     """A gate by another judge is open or closed: the dry run does not know, and the run asks no more."""
     write(["yes 1", "no", "1", "0"] * 5)
@@ -150,6 +152,7 @@ def test_a_dry_run_knows_what_the_caches_have(folder):
 # What it asked
 
 
+@pytest.mark.slow
 def test_tokens_are_those_that_replies_name(folder):
     """100 tokens read and 7 written in a reply; one reply does not say, one call ends without a reply."""
     write(["yes 1", "yes 2", "yes 3", "yes 4"], gold=[f"yes {i}" for i in range(1, 5)])
@@ -179,6 +182,7 @@ def test_tokens_are_those_that_replies_name(folder):
         assert re.search(r"m +4 +0 +0 +- +- +-", ended.output), ended.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "usage",
     [None, 3, [], {}, {"prompt_tokens": 5}, {"prompt_tokens": -5, "completion_tokens": 1},
@@ -199,6 +203,7 @@ def test_usage_that_is_no_count_is_none(usage, folder):
 # What it may ask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "calls"),
     [("calls=5", 5), ("tokens=600", None), ("cost=0.0006", None), ("minutes=0", 0)],
@@ -220,6 +225,7 @@ def test_a_budget_ends_the_asking_and_the_rest_is_asked_later(budget, calls, fol
         assert len(server.asked) == 40 and all(row["scored/clear"] == 1 for row in rows())
 
 
+@pytest.mark.slow
 def test_rows_that_need_a_value_are_skipped_without_one_and_scored_later(folder):
     write([f"yes {i}" for i in range(8)], gold=[f"yes {i}" for i in range(8)])
     with serving(lambda *_: with_usage("Score: 1")) as server:
@@ -227,7 +233,7 @@ def test_rows_that_need_a_value_are_skipped_without_one_and_scored_later(folder)
         text = Path("spec.yaml").read_text().replace("only_when: right >= 1, ", "").replace("    missing: ignore\n", "")
         Path("spec.yaml").write_text(text)
         found = as_json("--budget", "calls=5", status=3)
-        assert found["rollouts"] == 5 and len(found["skipped"]) == 3
+        assert found["rollouts"] == 5 and found["skipped"] == 3 and len(found["first_skipped"]) == 3
         assert as_json()["rollouts"] == 8 and len(server.asked) == 8
 
 
@@ -266,6 +272,7 @@ def test_tokens_of_requests_under_way_are_held_back():
     assert Account.of_json(account.to_json()) == account
 
 
+@pytest.mark.slow
 def test_processes_share_limits_and_a_budget(tmp_path):
     """Four processes under one account: 20 a second, 30 in all; evenly in time, so a second and a half at least."""
     path = tmp_path / "account.json"
