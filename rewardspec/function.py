@@ -145,9 +145,7 @@ class AdvantageFunction:
         self._module = module
         self.has_lists = hasattr(module, "LISTS")
         self.unread_lists = spec.declarations.lists.keys() - {*getattr(module, "LISTS", ())}
-        # The same function, hidden from `torch.compile`: its branches depend on the columns, so the compiler would
-        # spend minutes on small fragments. It is made only after the compiler was imported, which is slow.
-        self.apart: Callable[..., Result] | None = None
+        self.apart: Callable[..., Result] | None = None  # the same function, hidden from `torch.compile`
         self.__name__, self.__doc__ = "advantages", module.advantages.__doc__
         # `torch.compile` imports the module of a function by its name
         module.__name__ = f"rewardspec_compiled_{next(_numbers)}"
@@ -177,16 +175,18 @@ class AdvantageFunction:
         """
         if state is not None and self.first_state is None:
             raise self.RolloutError("the spec has no state: call it without `state=`")
-        carried = {} if self.first_state is None else {"state": state}
-        if self.apart is None and "torch._dynamo" in sys.modules:
-            self.apart = sys.modules["torch"].compiler.disable(self.module_function)
-        function = self.apart or self.module_function
+        carried: dict[str, Any] = {} if self.first_state is None else {"state": state}
+        function = self.module_function
+        if _is_watched():
+            self.apart = self.apart or sys.modules["torch"].compiler.disable(function)
+            function = self.apart
         if isinstance(lengths, Mapping) and self.unread_lists:  # ignored, as their columns are
             lengths = {name: given for name, given in lengths.items() if name not in self.unread_lists} or None
         if lengths is not None and not self.has_lists:
             raise self.RolloutError("lengths: the spec has no lists")
-        more: dict[str, object] = {**carried, **({} if lengths is None else {"lengths": lengths})}
-        return function(columns, groups, step=step, total_steps=total_steps, seed=seed, **more)
+        if lengths is not None:
+            carried["lengths"] = lengths
+        return function(columns, groups, step=step, total_steps=total_steps, seed=seed, **carried)
 
     def ahead(
         self,
@@ -252,6 +252,21 @@ class AdvantageFunction:
 
 
 _numbers = itertools.count()
+
+
+def _is_watched() -> bool:
+    """Whether `torch.compile` sees what is called now.
+
+    The branches of an advantage function depend on its columns, so the compiler would spend minutes on small
+    fragments. Hiding a function costs as much as five operations, so it is done only where it is needed.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return False
+    torch: Any = sys.modules["torch"]
+    if torch.compiler.is_compiling():
+        return True
+    callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)  # not in every version
+    return callback is None or callback() is not None
 
 
 def load_module(source: str, filename: str) -> ModuleType:

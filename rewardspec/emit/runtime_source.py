@@ -8,7 +8,7 @@ from pathlib import Path
 
 # in the order of a module
 FILES = (
-    *("once", "columns", "layout", "batch", "statistics", "philox", "draws", "result"),
+    *("once", "columns", "layout", "plan", "batch", "statistics", "weighted", "philox", "draws", "result"),
     *("segments", "items", "lists", "ids", "state"),
 )
 

@@ -23,6 +23,7 @@ from rewardspec.emit.runtime.columns import (
 )
 from rewardspec.emit.runtime.layout import Layout, restored, sorted_layout
 from rewardspec.emit.runtime.once import OneLook, Unread
+from rewardspec.emit.runtime.plan import Plan, _likeness
 
 
 def _moment(name, value):
@@ -50,10 +51,15 @@ class Batch(OneLook):
     """
 
     def __init__(self, columns, groups, needed, step=None, total_steps=None, seed=0):
-        self.problems, self.checks = [], []
+        self.problems, self.checks, self.values, self.others, self.stack, self.finite = [], [], {}, {}, None, None
         self.unread, self.home = ([], columns.home) if isinstance(columns, Unread) else (None, None)
         moments = (("step", step), ("total_steps", total_steps), ("seed", seed))
         self.step, self.total_steps, self.seed = [_moment(name, value) for name, value in moments]
+        plans = columns.plans if self.unread is not None and type(self) is Batch else None
+        alike = None if plans is None else _likeness(columns.columns, groups, needed)
+        if alike is not None and alike in plans:
+            plans[alike].read(self, columns.columns)
+            return
         if not hasattr(columns, "keys"):
             raise RolloutError(f"expected columns as names with their values, not {columns!r:.80}")
         absent = [name for name, _ in needed if name not in columns]
@@ -82,12 +88,24 @@ class Batch(OneLook):
             groups,
             {name: given[name] for name, options in needed if options.get("level", "rollout") in ("rollout", "group")},
         )
-        self._read(given, needed)
+        probes = self._read(given, needed)
         self._raise()
+        if alike is not None and self._repeats(probes, needed):
+            if len(plans) >= 64:  # batches of ever other sizes
+                plans.clear()
+            plans[alike] = Plan(self, probes)
 
     def __getstate__(self):
         """Without columns and checks: after the call only the layout of the groups is needed."""
-        return {**self.__dict__, "values": {}, "checks": [], "unread": None, "labels": None}
+        return {
+            **self.__dict__,
+            "values": {},
+            "checks": [],
+            "unread": None,
+            "labels": None,
+            "stack": None,
+            "finite": None,
+        }
 
     def __getitem__(self, name):
         return self.values[name]
@@ -129,12 +147,25 @@ class Batch(OneLook):
             self.groups.order = None  # `_prepared` sorts each column once
             sizes = self.group_sizes()
             self.group_of = torch.arange(count, device=self.device).repeat_interleave(sizes, output_size=n)
-        self.rollouts = Layout(self.groups.shape, [(0, 1, n)], ())
-        self.among_groups = Layout(self.groups.reduced, [(0, 1, count)], ())
         coarsest = max([0.0, *[torch.finfo(kind).eps for kind in {*self.kinds.values()} if kind.is_floating_point]])
         rounding = max(2 * coarsest, 4 * torch.finfo(self.dtype).eps)
-        for layout in (self.groups, self.rollouts, self.among_groups):
-            layout.rounding, layout.unread = rounding, self.unread
+        self.groups.rounding, self.groups.unread = rounding, self.unread
+
+    @property
+    def rollouts(self):
+        """The layout of the batch as one group of its rollouts."""
+        return self._other("rollouts", self.groups.shape)
+
+    @property
+    def among_groups(self):
+        """The layout of the batch as one group of its groups."""
+        return self._other("groups", self.groups.reduced)
+
+    def _other(self, name, shape):
+        if name not in self.others:
+            self.others[name] = Layout(shape, [(0, 1, math.prod(shape))], ())
+            self.others[name].rounding, self.others[name].unread = self.groups.rounding, self.unread
+        return self.others[name]
 
     def group_sizes(self):
         """Rollouts in each group, [P, 1] or [P]."""
@@ -151,7 +182,7 @@ class Batch(OneLook):
         """Fill `values`: every column, checked, in the shape of its level.
 
         The extremes of all columns are fetched together. Only a column whose extremes do not fit its declaration
-        is checked value by value.
+        is checked value by value. Returns what was probed, with the names and the condition of each, for a `Plan`.
         """
         ready = [(name, self._prepared(name, given[name], options), options) for name, options in needed]
         suspect = set()
@@ -172,17 +203,19 @@ class Batch(OneLook):
                 else:
                     probes.append((options, [x], [name]))
         probed = [_probe(torch.stack(xs) if len(xs) > 1 else xs[0], **options) for options, xs, _ in probes]
+        kept = []
         if self.unread is not None:
-            for ends, (low, high) in probed:
+            for (options, _, names), (ends, (low, high)) in zip(probes, probed, strict=True):
                 holds = _within(min(low, _held(low, self.dtype)), max(high, _held(high, self.dtype)))
                 self.unread += [(end, holds) for end in ends]
+                kept.append((options, names, holds))
         else:
             ends = [end for ends, _ in probed for end in ends]
             measured = iter(torch.stack(ends).tolist() if ends else ())
             for (_, _, names), (ends, (low, high)) in zip(probes, probed, strict=True):
                 if not all([low <= end <= high and math.isfinite(end) for end in [next(measured) for _ in ends]]):
                     suspect.update(names)
-        self.values, shape = {}, self.groups.shape
+        shape = self.groups.shape
         for name, x, options in ready:
             if x is None:
                 continue
@@ -190,6 +223,29 @@ class Batch(OneLook):
                 x = self._repaired(name, x, **options)
             level = options.get("level", "rollout")
             self.values[name] = x.reshape(shape) if level == "rollout" else self._coarse(name, x, level)
+        self.binary = [name for name, options in needed if options.get("values") == (0.0, 1.0)]
+        return kept
+
+    def are_binary(self, values):
+        """Whether these are columns, and hold zeros and ones."""
+        known = [id(self.values[name]) for name in self.binary]
+        return all([id(x) in known for x in values])
+
+    def together(self, values):
+        """[K, P, G] the values of these columns, if they lie together; else None. `constants` is there then."""
+        parts, x = self.stack or ((), None)
+        if len(parts) != len(values) or not all([a is b for a, b in zip(parts, values, strict=True)]):
+            return None
+        return x if x.numel() <= 2**18 else None
+
+    def _repeats(self, probes, needed):
+        """Whether a call with columns like these can be read as this one, without looking whether something is odd."""
+        return (
+            sum(len(names) for _, names, _ in probes) == len(needed)
+            and {*self.kinds.values()} == {self.dtype}
+            and all(options.get("level", "rollout") == "rollout" for _, options in needed)
+            and not any("symbols" in options for _, options in needed)
+        )
 
     def _prepared(self, name, x, options):
         """A column in the order and type of the batch; missing values are 0 where the spec says `missing: zero`."""
@@ -414,7 +470,7 @@ class Batch(OneLook):
         """The advantage in the shape of the groups. Raises RolloutError where it is not finite."""
         advantage = self.value(advantage)
         advantage = advantage if advantage.shape == self.groups.shape else self.full(advantage)
-        if not self._sums(advantage):
+        if advantage is not self.finite and not self._sums(advantage):
             self.checks.append((torch.isnan(advantage), lambda i: "the advantage is missing or 0/0 at {where}"))
             self.checks.append((torch.isinf(advantage), lambda i: "the advantage is infinite at {where}"))
             self._raise()

@@ -178,7 +178,7 @@ def _probe(x, values=None, low=None, high=None, **_):
     if values is None:
         return torch.aminmax(x), (-math.inf if low is None else low, math.inf if high is None else high)
     binary = values == (0.0, 1.0)
-    if not _apart(values):
+    if not binary and not _apart(values):
         return (x.new_ones(()),), (0.0, 0.0)  # too many, or too close to each other
     ends = []
     for part in x.reshape(-1).split(2**16) if x.numel() > 2**16 else (x,):  # parts that fit the cache

@@ -20,6 +20,13 @@ class Layout:
         self.dense = len(blocks) == 1 and order is None
         self.rounding = None  # of sums that should be equal, relative to their largest summand
 
+    def noting(self, unread):
+        """This layout for another call."""
+        found = object.__new__(Layout)
+        found.__dict__.update(self.__dict__)
+        found.unread = unread
+        return found
+
     def split(self, x):
         """`x` as a list of [groups, size], one for each block."""
         if self.dense:

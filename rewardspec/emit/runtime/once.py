@@ -8,11 +8,12 @@ import torch
 class Unread:
     """The columns of a call that looks at no value of a tensor before its end.
 
-    home: the device of the results, where the columns are copies in host memory.
+    home: the device of the results, where the columns are copies in host memory. plans: how earlier calls of the
+    function read their columns, by what these had in common; None if that is not kept.
     """
 
-    def __init__(self, columns, home=None):
-        self.columns, self.home = columns, home
+    def __init__(self, columns, home=None, plans=None):
+        self.columns, self.home, self.plans = columns, home, plans
 
     def keys(self):
         return self.columns.keys()
@@ -49,16 +50,27 @@ class OneLook:
         """Raise what was found before; then whether the sum is finite, as that of finite values is but for overflow."""
         total = advantage.sum()
         if self.unread is not None:
-            self.unread.append((total, lambda found: found - found == 0))
+            self.unread.append((total, _is_finite))
             return True
         total = total.item()
         self._raise()
         return math.isfinite(total)
 
     def found(self):
-        """What has to hold, as one tensor of numbers, and the condition of each."""
-        found = [*self.unread, *((bad.any(), lambda found: found == 0) for bad, _ in self.checks)]
-        return torch.stack([number.double() for number, _ in found]), [holds for _, holds in found]
+        """What has to hold: numbers on the device, each with its condition."""
+        return [*self.unread, *[(bad.any(), _is_zero) for bad, _ in self.checks]] if self.checks else self.unread
+
+    def fulfilled(self, more=None):
+        """If all holds, the numbers of `more`, a tensor of float64, as Python's; else None. One look at the device."""
+        if self.device.type == "cpu":
+            for number, holds in self.found():
+                if not holds(number.tolist()):
+                    return None
+            return [] if more is None else more.tolist()
+        found = self.found()
+        numbers = torch.stack([number.double() for number, _ in found])
+        read = (numbers if more is None else torch.cat([numbers, more])).tolist()
+        return read[len(found) :] if all([holds(read[i]) for i, (_, holds) in enumerate(found)]) else None
 
     def look_at(self, x):
         """Say that the values of `x` are looked at before the end."""
@@ -67,13 +79,21 @@ class OneLook:
 
     def read(self):
         """From here on values are looked at."""
-        self.unread, self.checks = None, []
-        for layout in (self.groups, self.rollouts, self.among_groups):
+        self.unread, self.checks, self.groups.unread = None, [], None
+        for layout in self.others.values():
             layout.unread = None
 
     def returned(self, x):
         """A tensor of a result, on the device of the columns."""
         return x if self.home is None else x.to(self.home, non_blocking=True)
+
+
+def _is_zero(found):
+    return found == 0
+
+
+def _is_finite(found):
+    return found - found == 0
 
 
 def read_once(function):
@@ -85,11 +105,13 @@ def read_once(function):
     wherever it has to, repairs the columns and says what is wrong.
     """
 
+    plans = {}
+
     def advantages(columns, groups, **options):
         if hasattr(columns, "keys") and not hasattr(groups, "__next__"):
             try:
                 try:
-                    result = function(Unread(columns), groups, **options)
+                    result = function(Unread(columns, None, plans), groups, **options)
                 except OnHost:
                     columns_, groups_, options_ = _in_host_memory(columns, groups, options)
                     result = function(columns_, groups_, **options_)

@@ -25,9 +25,10 @@ class Result:
 
     def __init__(self, batch, advantage, rewards, weights, kept=None, copies=None, shares=None, total=None):
         self._batch, self._shares = batch, shares
-        self._advantage = self._frame("advantage").finish(advantage)
+        frame = self._frame("advantage")
+        self._advantage = frame.finish(advantage)
         self._rewards, self._weights = rewards, weights
-        self.advantages = batch.returned(self._frame("advantage").rows(self._advantage))
+        self.advantages = batch.returned(frame.rows(self._advantage))
         self._kept, self._copies = kept, copies
         self._total = total
 
@@ -36,20 +37,19 @@ class Result:
 
     def holds(self):
         """Whether all holds that the call relied on: one look at the device."""
-        numbers, conditions = self._batch.found()
-        read = (numbers if self.later is None else torch.cat([numbers, self.later[0]])).tolist()
-        if not all([holds(number) for holds, number in zip(conditions, read, strict=False)]):
+        numbers, keep = self.later or (None, None)
+        read = self._batch.fulfilled(numbers)
+        if read is None:
             return False
-        if self.later is not None:
-            self.later[1](read[len(conditions) :])
+        if keep is not None:
+            keep(read)
             self.later = None
         self._batch.read()
         return True
 
     def sound(self):
         """Whether all holds that the call relied on, [], on the device: nobody has looked at it."""
-        numbers, conditions = self._batch.found()
-        return torch.stack([holds(number) for holds, number in zip(conditions, numbers.unbind(), strict=True)]).all()
+        return torch.stack([holds(number) for number, holds in self._batch.found()]).all()
 
     def _frame(self, name):
         """What has a value of `advantage`, `total` or `reward/NAME`: the rollouts of the batch."""

@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from rewardspec.emit.runtime.once import _is_zero
+
 
 def deviations(x, mask):
     """x - mean (0 outside the mask), the first value, mean - first, and the count.
@@ -37,7 +39,7 @@ def spread_out(deviation, norm, count, rounding, size, bound=None, unread=None):
     unsure = (norm > 0) & ~sure
     if bound is not None:
         if unread is not None:
-            unread.append((unsure.any(), lambda found: found == 0))
+            unread.append((unsure.any(), _is_zero))
             return sure
         if not bool(unsure.any()):
             return sure
@@ -158,10 +160,11 @@ def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
     Summands in a group of G are at most `bound` * sqrt(G), so a large norm proves spread.
     """
     norm = torch.linalg.vector_norm(x, dtype=torch.float64)
-    proof, root = batch.rollouts.rounding / 2 * bound * batch.n, max(batch.n - ddof, 1) ** 0.5
+    proof, root = batch.groups.rounding / 2 * bound * batch.n, max(batch.n - ddof, 1) ** 0.5
     if batch.unread is not None:
-        batch.unread.append((norm, lambda found: (found > proof) | (found == 0)))
-        return x / (norm / root + (eps or torch.finfo(x.dtype).tiny))
+        batch.unread.append((norm, lambda found: (found > proof) & (found < math.inf) | (found == 0)))
+        batch.finite = x / (norm / root + (eps or torch.finfo(x.dtype).tiny))  # at most `root`
+        return batch.finite
     norm = norm.item()
     if norm > proof:
         return x / (norm / root + eps)
@@ -172,76 +175,6 @@ def group_center(x, mask, **sums):
     """x - mean; exactly 0 without spread and outside the mask."""
     deviation, _, alive = spread_of(x, mask, 0, **sums)
     return only(alive, settle(deviation, x.dtype)).to(x.dtype)
-
-
-def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
-    """The sum of weight * z-score over the components, in one pass over the groups.
-
-    values: of each component, for every rollout. weights: of each component, a number, [] or for every group.
-    apart: the least distance between two declared values of a component, if all values are declared and at most
-    1024 times that distance; else 0.
-    """
-    weights = [w.reshape(-1, 1) if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-    blocks, start, parts = batch.groups.blocks, 0, []
-    for block, (_, count, size) in zip(zip(*(batch.groups.split(x) for x in values), strict=True), blocks, strict=True):
-        own = [w[start : start + count] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-        parts.append(_weighted_block(block, own, count, size, eps, ddof, apart, batch.unread))
-        start += count
-    if batch.groups.dense:
-        return parts[0]
-    return torch.cat([part.reshape(-1) for part in parts]).reshape(batch.groups.shape)
-
-
-def _weighted_block(values, weights, count, size, eps, ddof, apart, unread):
-    """`weighted_zscores` of [P, G] values; on a CPU in slabs that fit the cache."""
-    dtype, most = values[0].dtype, max(1, 2**18 // max(1, len(values) * size))
-    rounding = 4 * torch.finfo(dtype).eps
-    if count <= most or values[0].device.type != "cpu":
-        return _weighted_slab(torch.stack(values).double(), weights, eps, ddof, apart, rounding, unread).to(dtype)
-    step = math.ceil(count / math.ceil(count / most))  # slabs of about equal length
-    result = torch.empty(count, size, dtype=dtype, device="cpu")
-    room = torch.empty(len(values) * step * size, dtype=torch.float64, device="cpu")
-    for start in range(0, count, step):
-        stop = min(start + step, count)
-        x = room[: len(values) * (stop - start) * size].view(-1, stop - start, size)
-        torch.stack([value[start:stop] for value in values], out=x)
-        own = [w[start:stop] if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
-        result[start:stop] = _weighted_slab(x, own, eps, ddof, apart, rounding, unread)
-    return result
-
-
-def _weighted_slab(x, weights, eps, ddof, apart, rounding, unread=None):
-    """`weighted_zscores` of x, [K, P, G] in float64. Overwrites x. Terms that cancel to within rounding give exactly 0.
-
-    std = norm / root, so weight * deviation / (std + eps) = weight * root * deviation / (norm + eps * root).
-    """
-    components, count, size = x.shape
-    root = max(size - ddof, 1) ** 0.5
-    groups = x.view(-1, size)
-    if not apart:
-        first = groups[:, :1].clone()
-        groups -= first  # groups of equal values are now exactly 0
-    groups -= groups.sum(-1, keepdim=True).div_(max(size, 1))  # faster than `mean`
-    norm = torch.linalg.vector_norm(groups, dim=-1, keepdim=True)
-    if apart:  # different values have norm >= apart / sqrt(2); less is rounding of the mean
-        torch.threshold_(norm, apart / 2, math.inf)
-    else:
-        near = first.abs_() * (rounding * size**0.5 / 2)
-        doubted = ((norm > near) != (norm > 0)).any()  # whether the spread of some group may be rounding
-        if unread is not None:
-            unread.append((doubted, lambda found: found == 0))
-        elif bool(doubted):
-            groups *= only(spread_out(groups, norm, size, rounding, lambda: first), torch.ones_like(norm))
-    factor = norm.add_(eps * root or 1e-300).reciprocal_()
-    if all(isinstance(weight, float) and weight == weights[0] for weight in weights):
-        factor *= root * weights[0]
-    else:
-        for k, weight in enumerate(weights):
-            factor.view(components, count, 1)[k].mul_(root * weight)
-    groups *= factor
-    result = x.sum(0)
-    least = x.abs_().amax(0).mul_(rounding)
-    return result.mul_(result.abs().ge_(least))  # faster than a mask
 
 
 def group_min(x, mask):
@@ -329,11 +262,6 @@ def largest(*summands):
             tensor, number = (result, size) if torch.is_tensor(result) else (size, result)
             result = tensor.clamp(min=number) if torch.is_tensor(tensor) else max(tensor, number)
     return result
-
-
-def largest_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
-    """The largest magnitude among the weighted z-scores, elementwise."""
-    return largest(*(weighted_zscores(batch, [x], [w], eps, ddof, apart) for x, w in zip(values, weights, strict=True)))
 
 
 def add_present(terms):
