@@ -219,6 +219,16 @@ class AdvantageFunction:
         sound: Tensor = result.sound()
         return result.advantages, sound
 
+    def in_host_memory(
+        self, columns: Mapping[str, Values], options: Mapping[str, Any]
+    ) -> tuple[dict[str, Values], dict[str, Any]] | None:
+        """The columns and options of a call, with tensors of a device copied to host memory; None if there are none.
+
+        All are copied together: the host waits once.
+        """
+        found, _, moved = self._module._in_host_memory(columns, 1, dict(options))
+        return None if found.home is None else (found.columns, moved)
+
     def initial_state(self) -> State | None:
         """The state before the first batch; None if the spec has no `state:`.
 

@@ -128,7 +128,7 @@ class Spec:
         said = (self.declarations.about, self.declarations.origin)
         return "\n".join(part for part in said if part is not None)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns that the compiled function reads."""
         used = {node.attributes[0] for node in walk(self.program.roots) if node.op == "column"}

@@ -5,6 +5,8 @@ from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
+import torch
+from far_device import Far
 from places import ROOT
 
 import rewardspec
@@ -74,6 +76,25 @@ def test_values_are_those_by_hand():
     expected |= {"raw/brief": np.mean([1, 2, 2, 0.5, 3, 1, 1]), "raw/correct": 5 / 8}
     found = {name: metrics[f"rewardspec/{name}"] for name in expected}
     assert found == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", [SPEC.replace("ADVANTAGE", "whiten(center(correct))"), TURNS])
+def test_the_host_waits_once_for_all_metrics_of_a_device(text):
+    """Counted on a device that is not there; the metrics are those of columns in host memory."""
+    expected, _ = both(text)
+    spec = rewardspec.loads(text)
+    fn, moment = rewardspec.compile(spec), {"step": 3, "total_steps": 9, "seed": 0}
+    state = fn.initial_state()
+    with Far() as far:
+        columns = {name: COLUMNS[name] for name in spec.columns}
+        for name in columns.keys() - {"useful"}:
+            values = [float("nan") if value is None else value for value in columns[name]]
+            columns[name] = far.put(torch.tensor(values, dtype=torch.float32))
+        result = fn(columns, GROUPS, **moment, state=state)
+        far.waits.clear()
+        found = Metrics(spec)(columns, GROUPS, result, result.state, **moment, before=state)
+        assert far.waits == ["_to_copy"]
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_an_outcome_that_nobody_measured_is_left_out():

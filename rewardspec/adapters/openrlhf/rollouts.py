@@ -130,7 +130,8 @@ class Advantages:
         except self.function.RolloutError as error:
             raise BindingError("\n".join([str(error), *_not_finite(columns)])) from error
         self.state = self.result.state
-        self.measured = self.spec_metrics(columns, groups, self.result, self.state, **moment, lengths=turns or None)
+        moment["lengths"] = turns or None
+        self.measured = self.spec_metrics(columns, groups, self.result, self.state, **moment, before=before)
         if self.log is not None and self.step is not None and self.log.wants(self.step):
             log_batch(
                 self.log,

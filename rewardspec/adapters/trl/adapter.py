@@ -169,7 +169,8 @@ class RewardSpecMixin(_Trainer):
                 penalty = penalty * result.kept.to(own.device).repeat_interleave(group_size)
             advantages = advantages + penalty
         shown = advantages if lengths is None else means(advantages, lengths)
-        found = self._spec_metrics(columns, [row // group_size for row in range(n)], result, self.spec_state, **moment)
+        groups = [row // group_size for row in range(n)]
+        found = self._spec_metrics(columns, groups, result, self.spec_state, **moment, before=before)
         log_result(self, mode, logged, found, result, shown, penalty, tokens)
         if mode == "train" and self.rollout_log is not None:
             now = {"step": step, "total_steps": total_steps, "seed": seed, "before": before}

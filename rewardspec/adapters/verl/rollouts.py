@@ -129,7 +129,9 @@ class Advantages:
             moment["lengths"] = self.lengths(rollouts)
             self.result = self.function(columns, groups, **moment, state=before)
             self.state = self.result.state
-            self.measured = self.spec_metrics(columns, numbered(groups), self.result, self.state, **moment)
+            self.measured = self.spec_metrics(
+                columns, numbered(groups), self.result, self.state, **moment, before=before
+            )
             if self.log is not None and self.log.wants(step):
                 log_batch(
                     self.log,

@@ -136,6 +136,8 @@ def _in_host_memory(columns, groups, options):
         for part in _tensors_in(x):
             if part.device.type != "cpu":
                 found[id(part)] = part
+    if not found:
+        return Unread(given), groups, options
     home = next(iter(found.values())).device
     tensors = sorted(found.values(), key=lambda x: -x.element_size())  # each at a place that its type can have
     parts = [x.detach().contiguous().reshape(-1).view(torch.uint8) for x in tensors]
