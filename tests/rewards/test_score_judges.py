@@ -402,3 +402,36 @@ def test_criteria_that_stay_without_an_answer_are_missing_and_asked_twice_at_mos
 def test_batches_are_for_calls_about_all_criteria():
     with pytest.raises(ValueError, match="`per_call` is the most criteria in one call: add `calls: all`"):
         rubric(["p"], ["x"], template="{completion}", scores=(0, 1), model="m", per_call=2, url="http://x")
+
+
+LISTS = """rewardspec: 1
+lists: {{criterion: {{}}}}
+signals:
+  met:
+    use: judge.rubric
+    level: criterion
+    with: {{template: "{{completion}}: {{criteria}}", scores: [0, 1], model: m, url: "{url}", criteria: rubric,
+           calls: {calls}, per_call: 20, cache: none, max_tokens: 100}}
+    missing: ignore
+components:
+  share: mean(met, over=rollout)
+advantage: grpo
+"""
+
+
+def test_a_long_rubric_of_a_file_is_asked_in_batches(folder):
+    """60 criteria in three calls; a row with one criterion more in four; a row without criteria in none."""
+    rubrics = [[f"c{i}" for i in range(count)] for count in (60, 61, 0)]
+    rows = [{"group": 0, "prompt": "p", "completion": f"x{i}", "rubric": one} for i, one in enumerate(rubrics)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with serving(lambda text, _: with_usage(json.dumps(odd(text)))) as server:
+        Path("spec.yaml").write_text(LISTS.format(url=server.url, calls="all"))
+        one = as_json("--dry-run", output=None)["judges"]["met"]
+        assert (one["rows"], one["requests"], one["completion_tokens"]) == (3, 7, 700)
+        summary = rewardspec.score("spec.yaml", "rows.jsonl", "out.jsonl")
+        assert len(server.asked) == summary.judges["m"].calls == 7
+        assert max(len(numbers(text)) for text in server.texts) == 20
+        for row, rubric_of in zip(RolloutFile(Path("out.jsonl")).rows(), rubrics, strict=False):
+            assert row["scored/met"] == [int(text[1:]) % 2 for text in rubric_of]
+    with pytest.raises(rewardspec.SpecError, match="`per_call` is the most criteria in one call: add `calls: all`"):
+        rewardspec.loads(LISTS.format(url="http://localhost/v1", calls="each").replace("criteria}", "criterion}"))
