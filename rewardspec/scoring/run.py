@@ -234,6 +234,9 @@ class Run:
             read = [task_of(read_files).remote(self.cache, version, part) for part in parts]
             if read:
                 tables[version] = task_of(joined).remote(*read)
+        # Before workers are started: these have all cores, and one that waited for a table would wait for ever.
+        if tables:
+            library().wait(list(tables.values()), num_returns=len(tables))
         return CacheFolder(self.cache, self.only_failed, tables)
 
     def _identity(self, names: Names) -> str:
