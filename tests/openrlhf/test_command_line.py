@@ -91,7 +91,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("openrlhf")
     tokenizer(folder / "model")
     for name, label in {"prompts": "fine", "broken": "broken"}.items():
-        lines = [json.dumps({"input": f"add {i} and {i + 1}", "label": label}) for i in range(PROMPTS)]
+        lines = [json.dumps({"input": f"add {i} and {i + 1}", "label": label, "first": i}) for i in range(PROMPTS)]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "spec.yaml").write_text(SPEC)
     (folder / "reward.py").write_text(REWARD)
@@ -204,6 +204,7 @@ def test_script_trains_on_the_advantages_of_the_spec_and_its_module(files, fork,
 def test_asynchronous_trainer_goes_on_from_a_checkpoint(files, fork):
     stock = "--train.async_enable", "--train.dynamic_batch_enable", "--train.max_tokens_per_gpu", "30"
     ours = "--spec spec.yaml --set half=0.5 --rollout-log rollouts --rollout-log-keep 4"
+    ours += " --rollout-log-columns first"
     done = run(fork, files, ours, *stock, "--ckpt.load_enable", out="async.jsonl", resume=2)
     assert done.code == 0, done.said
     assert [len(rows) for rows in done.batches] == [12, 12, 3] * 2
@@ -222,6 +223,7 @@ def test_asynchronous_trainer_goes_on_from_a_checkpoint(files, fork):
         trained = [(len(row["response"]), row["advantages"][0]) for row in rows]
         assert flat(sorted(map(list, found))) == pytest.approx(flat(sorted(map(list, trained))), abs=1e-6)
         assert {*columns["prompt"]} == {row["prompt"] for row in rows} and all(columns["completion"])
+        assert [f"add {i} and {i + 1}" for i in columns["first"]] == columns["prompt"]
 
 
 @pytest.mark.parametrize("stock", [[], ["--train.async_enable"]], ids=["synchronous", "asynchronous"])
