@@ -71,8 +71,9 @@ class RolloutLog:
 
     def _wrong_columns(self) -> list[str]:
         """Messages about `columns`."""
-        given = self.columns
-        if isinstance(given, str) or not all(isinstance(name, str) and name.strip() for name in given):
+        given: Any = self.columns
+        listed = isinstance(given, list | tuple)  # `RolloutLog` is called by users, with anything
+        if not listed or not all(isinstance(name, str) and name.strip() for name in given):
             return [f"`columns` of the rollout log is {shorten(repr(given))}: it must be a list of names"]
         return [
             f"`columns` of the rollout log has `{shorten(name)}`: "

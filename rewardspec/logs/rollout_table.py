@@ -91,6 +91,10 @@ def _missing(value: object) -> bool:
 def _item(value: Any) -> Any:
     """A value of a data set as plain Python has it; None for a missing one."""
     value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy and torch
+    if isinstance(value, Mapping):
+        return {key: _item(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_item(inner) for inner in value]
     return None if isinstance(value, float) and value != value else value
 
 

@@ -261,6 +261,7 @@ def test_ids_are_numbers_texts_or_json(tmp_path, values, kind, read):
         (["a", None, "\ud800"], "string", ["a", None, "\\ud800"]),
         ([None, None], "string", [None, None]),
         (np.array([3, 4]), "int64", [3, 4]),
+        ([{"a": np.array([1, 2]), "b": (np.float32(0.5),)}, None], "string", [{"a": [1, 2], "b": [0.5]}, None]),
         ([10**30, True, "1", {"a": [1]}], "string", [10**30, True, "1", {"a": [1]}]),
     ],
 )
@@ -422,8 +423,9 @@ def test_settings_are_refused_all_at_once():
         RolloutLog("", every=0, keep=True, text="some", columns=["a", "prompt", "rewardspec/step"])
     said = str(error.value).splitlines()
     assert "has `prompt`: `text` decides" in said[4] and "has `rewardspec/step`: `rewardspec/` is for" in said[5]
-    with pytest.raises(ValueError, match="`columns` of the rollout log is 'source': it must be a list of names"):
-        RolloutLog("a", columns="source")
+    for columns in ("source", None, 3, ["a", ""], [None]):
+        with pytest.raises(ValueError, match=r"`columns` of the rollout log is .*: it must be a list of names"):
+            RolloutLog("a", columns=columns)
     assert len(said) == 6 and "`every` of the rollout log is 0" in said[1] and "full, hash, none" in said[3]
 
 
