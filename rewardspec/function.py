@@ -138,7 +138,8 @@ class AdvantageFunction:
 
     def __init__(self, spec: Spec):
         self.spec, self.source = spec, spec.python
-        module = load_module(self.source, f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>")
+        filename = f"<rewardspec {shorten(spec.name)} {spec.fingerprint}>"
+        module = load_module(self.source, filename)
         self.RolloutError = module.RolloutError
         self.module_function: Callable[..., Result] = module.advantages
         self.first_state: Callable[[], State] | None = getattr(module, "initial_state", None)
@@ -150,7 +151,8 @@ class AdvantageFunction:
         # `torch.compile` imports the module of a function by its name
         module.__name__ = f"rewardspec_compiled_{next(_numbers)}"
         sys.modules[module.__name__] = module
-        weakref.finalize(self, sys.modules.pop, module.__name__, None)
+        _latest[filename] = self
+        weakref.finalize(self, _forget, module.__name__, filename)
 
     def __call__(
         self,
@@ -262,6 +264,14 @@ class AdvantageFunction:
 
 
 _numbers = itertools.count()
+_latest: weakref.WeakValueDictionary[str, AdvantageFunction] = weakref.WeakValueDictionary()  # by the name of its text
+
+
+def _forget(module: str, filename: str) -> None:
+    """Let go of the module of a function that is gone, and of its text, unless a newer function has the same."""
+    sys.modules.pop(module, None)
+    if filename not in _latest:
+        linecache.cache.pop(filename, None)
 
 
 def _is_watched() -> bool:

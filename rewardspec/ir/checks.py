@@ -44,7 +44,7 @@ def find_checks(graph: Graph, roots: list[Node]) -> list[Check]:
             graph.all_of([_undefined(graph, node, path), *sorted(path, key=lambda c: c.id)])
             for path in sorted(asked[node], key=_key)
         ]
-        failing = graph.any_of(bad)
+        failing = _any_of(graph, bad)
         if failing.constant != 0:
             checks.append(Check(failing, _words(graph, node)))
     return checks
@@ -87,7 +87,15 @@ def _any_path(graph: Graph, paths: set[Path]) -> Path:
     """The path that is taken where any of these is."""
     shared = frozenset.intersection(*paths)
     rest = [graph.all_of(sorted(path - shared, key=lambda c: c.id)) for path in sorted(paths, key=_key)]
-    return shared | conjuncts(graph.any_of(rest))
+    return shared | conjuncts(_any_of(graph, rest))
+
+
+def _any_of(graph: Graph, conditions: list[Node]) -> Node:
+    """Whether any of these holds; where they are of two lists, which cannot meet: of a rollout, anywhere in them."""
+    if len({c.level for c in conditions if c.level.listed}) > 1:
+        one = graph.const(1)
+        conditions = [graph.reduce("any", c, one, None, Level.ROLLOUT) if c.level.listed else c for c in conditions]
+    return graph.any_of(conditions)
 
 
 def _where(graph: Graph, when: When, other: Node) -> Path:

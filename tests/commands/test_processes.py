@@ -1,8 +1,10 @@
 """What a spec, its function, its results and its errors are in other processes: what they were here."""
 
 import copy
+import gc
 import importlib
 import inspect
+import linecache
 import multiprocessing
 import pickle
 import pkgutil
@@ -224,6 +226,19 @@ def test_module_of_a_function_goes_with_it():
     assert fn.module_function.__globals__ is vars(sys.modules[fn.module_function.__globals__["__name__"]])
     del fn
     assert {name for name in sys.modules if name.startswith("rewardspec_compiled")} <= before
+
+
+def test_texts_of_functions_that_are_gone_are_not_kept():
+    spec = rewardspec.loads("rewardspec: 1\ncomponents: {only_here: {values: [0, 1]}}\nadvantage: grpo\n")
+    older, newer = rewardspec.compile(spec), rewardspec.compile(spec)
+    filename = newer.module_function.__code__.co_filename
+    assert filename == older.module_function.__code__.co_filename
+    del older
+    gc.collect()
+    assert linecache.getlines(filename)  # of the newer one
+    del newer
+    gc.collect()
+    assert not linecache.getlines(filename)
 
 
 @pytest.mark.slow

@@ -344,3 +344,26 @@ def test_gated_column_of_items_has_the_kernel_of_a_zscore(keys):
     body = spec.python.partition("# The runtime")[0]
     assert "segment_zscore" in body
     assert "segment_std" not in body
+
+
+def test_an_undefined_value_can_be_asked_for_by_items_of_two_lists():
+    fn = rewardspec.compile(
+        rewardspec.loads("""
+rewardspec: 1
+lists: {turn: {ordered: true}, criterion: {}}
+signals:
+  x: {range: [-1, 1]}
+  met: {values: [0, 1], level: turn}
+  fits: {values: [0, 1], level: criterion}
+components:
+  a: {expr: "1 / x if met > 0 else 0"}
+  b: {expr: "sum(1 / x if fits > 0 else 0, over=rollout)"}
+advantage: a + b
+""")
+    )
+    none, one = [[0], []], [[1], []]
+    assert fn({"x": [0, 1], "met": none, "fits": none}, [0, 0]).nested() == [[0.0], []]
+    for met, fits in ((one, none), (none, one)):
+        with pytest.raises(ValueError, match="`1 / x` is a division by 0 at rollout 0 of group 0"):
+            fn({"x": [0, 1], "met": met, "fits": fits}, [0, 0])
+    assert fn({"x": [1, 0], "met": one, "fits": one}, [0, 0]).nested() == [[2.0], []]
