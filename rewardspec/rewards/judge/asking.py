@@ -85,12 +85,15 @@ class Plan:
         return found
 
     def scores(self) -> list[list[float | None]]:
-        """The scores of each rollout: ask for those that the cache does not have, and once more for single ones."""
+        """The scores of each rollout, from the cache or the endpoint; with `per_call`, missing ones are asked again."""
         found, missing = self._asked(self.requests)
         if self.rubric.per_call is not None:
             again = [self._again(i, found, missing) for i in range(len(self.rollouts))]
-            more, left = self._asked({q.name: self.requests[q.name] for several in again for q in several})
-            found, missing = found | more, missing | left
+            new = {q.name: self.requests[q.name] for several in again for q in several}
+            new = {name: body for name, body in new.items() if name not in found and name not in missing}
+            if new:
+                more, left = self._asked(new)
+                found, missing = found | more, missing | left
             self.asked = [[*first, *then] for first, then in zip(self.asked, again, strict=True)]
         scores = [self._put_back(i, found) for i in range(len(self.rollouts))]
         self._warn(scores, missing)
