@@ -102,9 +102,9 @@ class Result(ABC):
         found = self.metrics()
         if not found:
             return "<Result of no rollouts>"
-        rollouts = len(next(iter(self.lengths.values()), self.advantages))
+        rollouts, groups = len(next(iter(self.lengths.values()), self.advantages)), len(self.kept)
         return (
-            f"<Result of {rollouts} rollouts in {len(self.kept)} groups: "
+            f"<Result of {rollouts} rollout{'s' * (rollouts != 1)} in {groups} group{'s' * (groups != 1)}: "
             f"{found['groups_without_signal']:.0%} of the groups without signal>"
         )
 

@@ -63,7 +63,7 @@ def _options(found: Reward) -> list[tuple[str, str, str]]:
 
 
 def _type(annotation: Any) -> str:
-    """An annotation in words: `fine or coarse`, `float, >= 0, <= 1`, `int or none`."""
+    """An annotation in words: `fine or coarse`, `number, from 0 to 1`, `whole number or none`."""
     origin, of = get_origin(annotation), get_args(annotation)
     if annotation in (NoneType, None):
         return "none"
@@ -76,7 +76,10 @@ def _type(annotation: Any) -> str:
         return " or ".join(map(_type, of))
     if origin is tuple:
         return f"list of {_type(of[0])}"
-    return "mapping" if origin is dict else str(getattr(annotation, "__name__", annotation))
+    return "mapping" if origin is dict else _WORDS.get(annotation, str(getattr(annotation, "__name__", annotation)))
+
+
+_WORDS = {float: "number", int: "whole number", str: "text", bool: "true or false"}
 
 
 def _bounds(note: Any) -> list[str]:
@@ -84,11 +87,14 @@ def _bounds(note: Any) -> list[str]:
     limits = note.limits if isinstance(note, Within) else {}
     for one in getattr(note, "metadata", ()):
         limits = {**limits, **{key: getattr(one, key) for key in _SIGNS if hasattr(one, key)}}
-    return [
-        f"{_SIGNS[key]} {format(value, ',' if isinstance(value, int) else 'g')}"
+    said = {
+        key: f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
         for key, value in limits.items()
         if key in _SIGNS
-    ]
+    }
+    if said.keys() >= {"ge", "le"}:
+        return [f"from {said['ge']} to {said['le']}"]
+    return [f"{_SIGNS[key]} {value}" for key, value in said.items()]
 
 
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}

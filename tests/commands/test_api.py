@@ -195,7 +195,7 @@ def test_results_are_of_one_class_wherever_they_come_from():
     assert isinstance(fn, rewardspec.AdvantageFunction)
     out = fn({"a": [1, 0], "b": [0, 0]}, groups=2)
     assert isinstance(out, rewardspec.Result)
-    assert repr(out) == "<Result of 2 rollouts in 1 groups: 0% of the groups without signal>"
+    assert repr(out) == "<Result of 2 rollouts in 1 group: 0% of the groups without signal>"
     again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(out))))
     assert isinstance(again, rewardspec.Result)
     assert repr(again) == repr(out)

@@ -256,7 +256,9 @@ def test_a_word_that_is_no_command_is_answered_with_what_was_meant(word, help, m
 
 
 def test_an_unknown_word_is_answered_with_names_that_have_it():
-    assert "names that have it are `dead-groups`" in run("explain", "dead").stderr
+    assert "names with `dead` are `dead-groups`" in run("explain", "dead").stderr
+    assert "did you mean `toolrl.correctness`?" in run("explain", "toolrl.corectness").stderr
+    assert "cannot read mine.yaml" in run("explain", "mine.yaml").stderr
     assert run("explain", "nonsense").stderr.endswith("`rewardspec list` shows the names\n")
 
 

@@ -119,16 +119,18 @@ def _pages(word: str) -> list[Page]:
         found = _option(word)
         return [Page("option", word, found)]
     pages = pages_named(word)
-    if pages or os.path.exists(word) or "/" in word or Path(word).suffix:
+    if pages or os.path.exists(word) or "/" in word or Path(word).suffix in (".yaml", ".yml"):
         return pages
     from rewardspec.syntax.foreign import NAMES
 
     of_specs = {name.partition("/")[2]: name for name in names() if "/" in name}
     near = of_specs.get(word) or nearest(word, names(), least=0.7)
-    having = [name for name in names() if len(word) > 2 and word.lower() in name]
+    part = word.lower() if "." not in word else word.lower().partition(".")[0] + "."
+    having = [name for name in names() if len(part) > 2 and part in name]
     help = NAMES.get(word.lower()) or (f"did you mean `{near}`?" if near else None)
     if help is None and having:
-        help = f"names that have it are {', '.join(f'`{name}`' for name in having[:5])}{', ...' * (len(having) > 5)}"
+        some = ", ".join(f"`{name}`" for name in having[:5])
+        help = f"names with `{shown(part)}` are {some}{', ...' * (len(having) > 5)}"
     misuse(f"no file and no page is named {shown(word)!r}: {help or '`rewardspec list` shows the names'}")
 
 
