@@ -47,27 +47,29 @@ def _weighted_block(slab, values, weights, count, size, *options):
     dtype, most = values[0].dtype, max(1, 2**18 // max(1, len(values) * size))
     compute, *more = slab
     if count <= most or values[0].device.type != "cpu":
-        return compute(torch.stack(values), weights, *options, *more).to(dtype)
+        return compute(torch.stack(values).double(), weights, *options, *more).to(dtype)
     step = math.ceil(count / math.ceil(count / most))  # slabs of about equal length
     result = torch.empty(count, size, dtype=dtype, device="cpu")
+    room = torch.empty(len(values) * step * size, dtype=torch.float64, device="cpu")
     for start in range(0, count, step):
         stop = min(start + step, count)
-        x = torch.stack([value[start:stop] for value in values])
+        x = room[: len(values) * (stop - start) * size].view(-1, stop - start, size)
+        torch.stack([value[start:stop] for value in values], out=x)
         result[start:stop] = compute(x, _of_groups(weights, start, stop), *options, *more)
     return result
 
 
 def _weighted_slab(x, weights, eps, ddof, rounding, unread, apart):
-    """`weighted_zscores` of x, [K, P, G], in float64. Terms that cancel to within rounding give exactly 0.
+    """`weighted_zscores` of x, [K, P, G] in float64. Overwrites x. Terms that cancel to within rounding give exactly 0.
 
     std = norm / root, so weight * deviation / (std + eps) = weight * root * deviation / (norm + eps * root).
     """
-    root, terms = max(x.shape[-1] - ddof, 1) ** 0.5, x.to(torch.float64, copy=True)
-    factor = _norms(terms, apart, rounding, unread).add_(eps * root or 1e-300).reciprocal_()
+    root = max(x.shape[-1] - ddof, 1) ** 0.5
+    factor = _norms(x, apart, rounding, unread).add_(eps * root or 1e-300).reciprocal_()
     for k, weight in enumerate(weights):
         factor[k].mul_(root * weight)
-    terms *= factor
-    return _settled_sum(terms, rounding)
+    x *= factor
+    return _settled_sum(x, rounding)
 
 
 def _settled_sum(terms, rounding):
@@ -99,19 +101,20 @@ def _binary_slab(x, weights, eps, ddof, rounding, unread, table=None, clear=Fals
     """`_weighted_slab` of zeros and ones, with weights that are Python numbers.
 
     With n ones in a group, G * deviation = G * x - n and G * norm^2 = n * (G - n): whole numbers, so they are exact.
-    table: the factors of all n, [G + 1], if they are known. clear: whether no sum can be between `_doubtful_sums`.
+    table: the factors of all n, [G + 1], if they are known: x, of any type, is not overwritten then. clear: whether no
+    sum can be between `_doubtful_sums`.
     """
     size = x.shape[-1]
     ones = x.sum(-1, keepdim=True)
-    terms = torch.sub(ones, x, alpha=size)
     if table is None:
-        factor = _factors(ones.double(), size, eps, ddof)
+        factor = _factors(ones, size, eps, ddof)
     else:
         factor = torch.take(table, ones.long().clamp_(0, size))
     for k, weight in enumerate(weights):
         if weight != 1:
             factor[k].mul_(weight)
-    terms = terms * factor
+    terms = torch.sub(ones, x, alpha=size, out=x if table is None else None)
+    terms = terms * factor if table is not None else terms.mul_(factor)
     least, most = _doubtful_sums(weights, size, eps, ddof, rounding)
     if not least:
         return _settled_sum(terms, rounding)
