@@ -106,10 +106,7 @@ def _binary_slab(x, weights, eps, ddof, rounding, unread, table=None, clear=Fals
     """
     size = x.shape[-1]
     ones = x.sum(-1, keepdim=True)
-    if table is None:
-        factor = _factors(ones, size, eps, ddof)
-    else:
-        factor = torch.take(table, ones.long().clamp_(0, size))
+    factor = _factors(ones, size, eps, ddof) if table is None else torch.take(table, ones.long().clamp_(0, size))
     for k, weight in enumerate(weights):
         if weight != 1:
             factor[k].mul_(weight)
