@@ -17,6 +17,7 @@ all are equal, at the second both are: every turn has `center(gained, by=positio
 Compare what follows from a turn with all rollouts of the group, `returns(gained) - mean(sum(gained, over=rollout))`:
 the two that went on have -0.5 and -1.5, the others 0.5. Or divide by what the turn saw, an id of the state, as GiGPO
 does. A list whose length the policy does not choose is no `ordered: true` list here, such as the criteria of a rubric.
+`by=position == count(position, over=rollout)` is not meant: it compares the last turns of all rollouts.
 
 It follows from the formula.
 """

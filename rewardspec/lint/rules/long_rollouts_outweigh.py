@@ -17,6 +17,8 @@ Count rollouts equally, `gained - mean(mean(gained, over=rollout))`; or make one
 `zscore(sum(gained, over=rollout))`. Trainers that treat every turn as a sample of its own do the same unseen:
 Agent-lightning, https://github.com/microsoft/agent-lightning/pull/445.
 
+A statistic that takes one turn of each rollout, `mean(gained, where=position == 1)`, counts them equally already.
+
 It follows from the formula.
 """
 
