@@ -58,7 +58,8 @@ def joined(*tables: Any) -> Any:
     import pyarrow
     import pyarrow.compute as compute
 
-    table = pyarrow.concat_tables([_schema().empty_table(), *tables]).combine_chunks()
+    large = _schema().set(1, pyarrow.field("value", pyarrow.large_string()))  # 2 GB of texts are not too many
+    table = pyarrow.concat_tables([_schema().empty_table(), *tables]).cast(large).combine_chunks()
     without = compute.match_substring_regex(table["value"], "null|NaN").cast(pyarrow.int8())
     keys = _keys(table["key"])
     order = np.lexsort((without.to_numpy(), keys))
@@ -112,6 +113,7 @@ class InFolder:
                     self._new[version] = {}
         except OSError as error:
             _LOG.warning("%s could not be saved: %s: %s", WHAT, shown(self.folder.address), error)
+            self._new.clear()
             return False
         return True
 
@@ -121,7 +123,12 @@ class InFolder:
             import ray
 
             given = self.folder.tables.get(version)
-            table = _schema().empty_table() if given is None else ray.get(given)
+            table = _schema().empty_table()
+            if given is not None:
+                try:
+                    table = ray.get(given)
+                except ray.exceptions.RayError as error:  # such as one for lack of memory
+                    _warn(self.folder.address, error)
             self._known[version] = _keys(table["key"]), table["value"]
         return self._known[version]
 
