@@ -76,7 +76,7 @@ def test_what_is_known_of_sums_of_one_size():
     """`clear` where no sum is within rounding of float32 without being 0: by all sums, one by one."""
     rounding, found = 4 * torch.finfo(torch.float32).eps, []
     for size, weights, eps in KNOWN:
-        table, clear = weighted._known(weights, size, eps, 1, rounding, torch.device("cpu"))
+        table, clear, _ = weighted._known(weights, size, eps, 1, rounding, torch.device("cpu"))
         factors = table.tolist()
         values = [(n - size * bit) * factors[n] for n in range(1, size) for bit in (0, 1)] + [0.0]
         least, most = weighted._doubtful_sums(weights, size, eps, 1, rounding)

@@ -37,7 +37,7 @@ class Plan:
         groups = batch.groups = self.groups.noting(batch.unread)
         for options, names, holds in self.probes:
             xs = [columns[name] for name in names]
-            x = (torch.stack(xs) if len(xs) > 1 else xs[0]).reshape(len(xs), *groups.shape)
+            x = (torch.cat(xs) if len(xs) > 1 else xs[0]).reshape(len(xs), *groups.shape)
             if "zero" in options:
                 x = torch.where(torch.isnan(x), 0.0, x)
             ends, _ = _probe(_filled(x, **options) if "missing" in options else x, **options)

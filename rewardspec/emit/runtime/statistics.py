@@ -159,7 +159,7 @@ def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
 
     Summands in a group of G are at most `bound` * sqrt(G), so a large norm proves spread.
     """
-    norm = torch.linalg.vector_norm(x, dtype=torch.float64)
+    norm = torch.linalg.vector_norm(x.double())
     proof, root = batch.groups.rounding / 2 * bound * batch.n, max(batch.n - ddof, 1) ** 0.5
     if batch.unread is not None:
         batch.unread.append((norm, lambda found: (found > proof) & (found < math.inf) | (found == 0)))
