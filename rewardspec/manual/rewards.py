@@ -12,6 +12,8 @@ from rewardspec.manual.page import Kind, Page, fenced, paragraphs, sentence, tab
 from rewardspec.rewards.catalogue import all_rewards, find_reward
 from rewardspec.rewards.reward import Reward, Within
 
+MALFORMED = "A ground truth that cannot be read raises `BadReference`; `score` reports its row, and goes on."
+
 
 def _reward(name: str) -> Page:
     found = find_reward(name)
@@ -44,7 +46,7 @@ def _described(found: Reward, text: str) -> str:
                 lines.append(f"- {', '.join(f'`{name}`' for name in of.split(', '))}: {sentence(about.strip(' ;'))}")
             else:
                 lines += ["", part.strip(), ""]
-    return re.sub("\n{3,}", "\n\n", "\n".join(lines))
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).replace("Raises BadReference.", MALFORMED)
 
 
 def _domain(found: Reward) -> str:
