@@ -20,6 +20,7 @@ from rewardspec.adapters.common.binding import BindingError
 from rewardspec.adapters.verl import hook as adapter
 from rewardspec.adapters.verl import settings as verl_settings
 from rewardspec.adapters.verl.rollouts import Advantages
+from rewardspec.adapters.verl.turns import of_turns
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what importing a trainer says is not about us
 
@@ -537,3 +538,12 @@ def test_groups_whose_turns_have_equal_advantages_are_filtered(config, monkeypat
     buffer.partitions["train"] = dict(queue.tags)
     buffer.finished_keys["train"] = {"prompt 0", "prompt 1", "prompt 2"}
     assert buffer._dapo_filtered_keys("train")[0] == {"prompt 0"}
+
+
+def test_a_reward_of_a_turn_that_left_no_stretch_of_its_own_is_an_error():
+    """An empty answer of a tool joins two turns into one stretch: later rewards would go onto other turns."""
+    assert of_turns([[0.5, 1.0]], [[0, 2]], [3], ["p"]) == [[0.5, None, 1.0]]
+    with pytest.raises(BindingError) as error:
+        of_turns([[0.25], [0.5, 1.0]], [[0], [0, 2]], [1, 2], ["p", "q"])
+    message = "rollout 1 of group q has a reward of a tool in turn 3, and the model wrote 2 stretches of tokens"
+    assert str(error.value).startswith(message)

@@ -52,7 +52,8 @@ def of_turns(rewards: Sequence, turns: Sequence | None, counts: Sequence[int], g
     """The reward of each turn's tool call, None for turns without one, from the rewards of calls.
 
     rewards: a list for each rollout. turns: the turn of each of them, or None for an agent that does not record it:
-    then it has a reward for each turn. counts: turns of each rollout. Raises BindingError for two calls in one turn.
+    then it has a reward for each turn. counts: turns of each rollout. Raises BindingError for two calls in one turn,
+    and for one in a turn that the rollout does not have, unless it has none: then nothing of it is trained on.
     """
     found = []
     for row, (given, at, count) in enumerate(zip(rewards, turns or [None] * len(rewards), counts, strict=True)):
@@ -66,6 +67,12 @@ def of_turns(rewards: Sequence, turns: Sequence | None, counts: Sequence[int], g
                 f"rollout {row} of group {groups[row]} has {at.count(turn)} rewards of tools in turn {turn + 1}, and a "
                 "turn has one value: set actor_rollout_ref.rollout.multi_turn.max_parallel_calls=1, or return a value "
                 "for each turn from compute_score, under another name"
+            )
+        if count and at and max(at) >= count:
+            raise BindingError(
+                f"rollout {row} of group {groups[row]} has a reward of a tool in turn {max(at) + 1}, and the model "
+                f"wrote {count} stretch{'es' * (count != 1)} of tokens: turns with nothing between them are one "
+                "stretch; let the tool answer with a text, or return a value for each stretch from compute_score"
             )
         of_turn = dict(zip(at, given, strict=True))
         found.append([of_turn.get(turn) for turn in range(count)])
