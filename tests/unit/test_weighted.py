@@ -76,7 +76,7 @@ def test_what_is_known_of_sums_of_one_size():
     """`clear` where no sum is within rounding of float32 without being 0: by all sums, one by one."""
     rounding, found = 4 * torch.finfo(torch.float32).eps, []
     for size, weights, eps in KNOWN:
-        table, clear, _ = weighted._known(weights, size, eps, 1, rounding, torch.device("cpu"))
+        table, _, _, clear = weighted._known(weights, size, eps, 1, rounding, torch.device("cpu"))
         factors = table.tolist()
         values = [(n - size * bit) * factors[n] for n in range(1, size) for bit in (0, 1)] + [0.0]
         least, most = weighted._doubtful_sums(weights, size, eps, 1, rounding)
@@ -93,3 +93,17 @@ def test_a_batch_between_two_sizes_of_rounding_is_looked_at_again():
     columns = {"r0": x, "r1": x}
     assert not fn.ahead(columns, 4)[1]
     assert torch.equal(fn(columns, 4).advantages, fn.module_function.__wrapped__(columns, 4).advantages)
+
+
+def test_columns_of_other_values_beside_zeros_and_ones():
+    """As many of either: the second call, which has a plan, takes the kernel of each."""
+    lines = (
+        "components: {a: {range: [0, 1]}, b: {range: [0, 1]}}\nsignals: {c: {values: [0, 1]}, d: {values: [0, 1]}}\n"
+    )
+    fn = rewardspec.compile(rewardspec.loads(f"rewardspec: 1\n{lines}keep: max(c + d) > 0\nadvantage: gdpo\n"))
+    generator = torch.Generator().manual_seed(3)
+    columns = {name: torch.rand(24, generator=generator) for name in "ab"}
+    columns |= {name: torch.randint(0, 2, (24,), generator=generator).float() for name in "cd"}
+    careful = fn.module_function.__wrapped__(columns, 4).advantages
+    for _ in range(3):
+        assert torch.equal(fn(columns, 4).advantages, careful)

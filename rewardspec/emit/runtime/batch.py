@@ -231,8 +231,8 @@ class Batch(OneLook):
         known = [id(self.values[name]) for name in self.binary]
         return all([id(x) in known for x in values])
 
-    def together(self, values):
-        """[K, P, G] the values of these columns, if they lie together; else None. `constants` is there then."""
+    def binary_together(self, values):
+        """[K, P, G] these columns of zeros and ones, if they lie together; else None. `constants` is there then."""
         parts, x = self.stack or ((), None)
         if len(parts) != len(values) or not all([a is b for a, b in zip(parts, values, strict=True)]):
             return None

@@ -25,7 +25,7 @@ class Plan:
     """
 
     def __init__(self, batch, probes):
-        self.probes, self.kinds, self.groups = probes, batch.kinds, batch.groups
+        self.probes, self.kinds, self.groups, self.binary = probes, batch.kinds, batch.groups, batch.binary
         names = ("n", "dtype", "device", "order", "group_of", "labels", "binary")
         self.known = {name: getattr(batch, name) for name in names}
         self.known["constants"] = {}  # what functions keep of shapes and options
@@ -45,5 +45,5 @@ class Plan:
                 batch.unread.append((end, holds))
             parts = x.unbind()
             batch.values.update(zip(names, parts, strict=True))
-            if len(self.probes) == 1:
+            if names == self.binary:
                 batch.stack = parts, x

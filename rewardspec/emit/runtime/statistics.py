@@ -163,7 +163,7 @@ def whitened(batch, x, bound, eps=0.0, ddof=1, summands=None):
     proof, root = batch.groups.rounding / 2 * bound * batch.n, max(batch.n - ddof, 1) ** 0.5
     if batch.unread is not None:
         batch.unread.append((norm, lambda found: (found > proof) & (found < math.inf) | (found == 0)))
-        batch.finite = x / (norm / root + (eps or torch.finfo(x.dtype).tiny))  # at most `root`
+        batch.finite = x / (norm / root).add_(eps or torch.finfo(x.dtype).tiny)  # at most `root`
         return batch.finite
     norm = norm.item()
     if norm > proof:

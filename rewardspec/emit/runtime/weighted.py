@@ -17,14 +17,14 @@ def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
     """
     dtype, size = values[0].dtype, batch.groups.blocks[0][2] if batch.groups.dense else 0
     rounding, fixed = 4 * torch.finfo(dtype).eps, all([type(weight) is float for weight in weights])
-    together = batch.together(values)
-    if together is not None and fixed and batch.are_binary(values):
+    together = batch.binary_together(values) if fixed else None
+    if together is not None:
         key = (*weights, eps, ddof)
         if key not in batch.constants:
             batch.constants[key] = _known(weights, size, eps, ddof, rounding, batch.device)
         x = together.to(torch.float64, copy=True) if dtype is torch.float64 else together.double()
         result = _binary_slab(x, weights, eps, ddof, rounding, batch.unread, *batch.constants[key])
-        return result.float() if dtype is torch.float32 else result  # faster than `to`
+        return result if result.dtype is dtype else result.float()  # faster than `to`
     weights = [w.reshape(-1, 1) if isinstance(w, torch.Tensor) and w.dim() else w for w in weights]
     slab = _weighted_slab, apart
     if fixed and batch.are_binary(values) and all([size < 2**24 for _, _, size in batch.groups.blocks]):
@@ -99,27 +99,31 @@ def _norms(x, apart, rounding, unread):
     return norm
 
 
-def _binary_slab(x, weights, eps, ddof, rounding, unread, table=None, clear=False, every=None):
+def _binary_slab(x, weights, eps, ddof, rounding, unread, table=None, every=None, doubtful=None, clear=False):
     """`_weighted_slab` of zeros and ones, with weights that are Python numbers.
 
     With n ones in a group, G * deviation = G * x - n and G * norm^2 = n * (G - n): whole numbers, so they are exact.
-    table: the factors of all n, [G + 1], if they are known. clear: whether no sum can be between `_doubtful_sums`.
-    every: None, or [G, 1] ones: on a CPU a product with these is a faster sum.
+    table: the factors of all n, [G + 1], if they are known. every: None, or [G, 1] ones: on a CPU a product with these
+    is a faster sum. doubtful: the `_doubtful_sums`, if they are known. clear: whether no sum can be between these.
     """
     size = x.shape[-1]
     ones = x.sum(-1, keepdim=True) if every is None else torch.matmul(x, every)
-    factor = _factors(ones, size, eps, ddof) if table is None else torch.take(table, ones.long().clamp_(0, size))
+    if table is None:
+        factor = _factors(ones, size, eps, ddof)
+    else:
+        counts = ones.long()
+        factor = torch.take(table, counts.clamp_(0, size) if every is None else counts)  # a CPU refuses other numbers
     for k, weight in enumerate(weights):
         if weight != 1:
             factor[k].mul_(weight)
     terms = torch.sub(ones, x, alpha=size, out=x).mul_(factor)
-    least, most = _doubtful_sums(weights, size, eps, ddof, rounding)
+    least, most = doubtful or _doubtful_sums(weights, size, eps, ddof, rounding)
     if not least:
         return _settled_sum(terms, rounding)
     result = terms.sum(0)
+    if clear:  # no sum is near `most`, so it can be rounded first
+        return torch.hardshrink(result.float() if rounding > 1e-9 else result, most)
     sure = torch.hardshrink(result, most)
-    if clear:
-        return sure
     doubted = torch.linalg.vector_norm(torch.hardshrink(result, least).sub_(sure))
     if unread is not None:
         unread.append((doubted, _is_zero))
@@ -148,7 +152,7 @@ def _doubtful_sums(weights, size, eps, ddof, rounding):
 
 
 def _known(weights, size, eps, ddof, rounding, device):
-    """What depends on the shape of groups alone: `table`, `clear` and `every` of `_binary_slab`.
+    """What depends on the shape of groups alone: the last arguments of `_binary_slab`.
 
     Each term has one of 2 * G - 1 values. Sums of all terms are those of the first half of them and of the second.
     """
@@ -167,7 +171,7 @@ def _known(weights, size, eps, ddof, rounding, device):
         for low, high in ((least / 1.01, most * 1.01), (-most * 1.01, -least / 1.01)):
             clear &= torch.equal(torch.searchsorted(one, low - other), torch.searchsorted(one, high - other))
     every = torch.ones(size, 1, dtype=torch.float64, device="cpu") if device.type == "cpu" else None
-    return table.to(device, non_blocking=True), clear, every
+    return table.to(device, non_blocking=True), every, (least, most), clear
 
 
 def largest_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
