@@ -16,7 +16,7 @@ def weighted_zscores(batch, values, weights, eps=0.0, ddof=1, apart=0.0):
     1024 times that distance; else 0.
     """
     dtype, size = values[0].dtype, batch.groups.blocks[0][2] if batch.groups.dense else 0
-    rounding, fixed = 4 * torch.finfo(dtype).eps, all([type(weight) is float for weight in weights])
+    rounding, fixed = 4 * torch.finfo(dtype).eps, all([type(number) is float for number in (*weights, eps)])
     together = batch.binary_together(values) if fixed else None
     if together is not None:
         key = (*weights, eps, ddof)
