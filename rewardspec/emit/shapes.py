@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from rewardspec.ir.graph import Graph
 from rewardspec.ir.node import Node
-from rewardspec.ir.patterns import Center, ZScore, match_center, match_zscore
+from rewardspec.ir.patterns import Center, ZScore, match_center, match_center_of_some, match_zscore
 from rewardspec.ops.domain import Level
 from rewardspec.ops.operators import REDUCTIONS
 
@@ -37,7 +37,7 @@ class Shapes:
 
     def center(self, node: Node) -> Center | None:
         """`x - mean(x)`, of rollouts or items."""
-        found = match_center(self.graph, node)
+        found = match_center(self.graph, node) or match_center_of_some(node)
         return found if found is not None and found.x.level >= Level.ROLLOUT else None
 
     def zscore(self, node: Node) -> ZScore | None:

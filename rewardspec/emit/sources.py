@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from rewardspec.emit.shapes import Shapes, Weighted
 from rewardspec.emit.uses import Cancelling
-from rewardspec.ir.node import Node
+from rewardspec.ir.node import Node, walk
 from rewardspec.ir.patterns import Center, ZScore
 from rewardspec.lower.names import PI
 from rewardspec.ops.domain import Level
@@ -107,7 +107,7 @@ class Sources:
                 condition, then, otherwise = args
                 both = self.is_python(then) and self.is_python(otherwise)
                 texts = [self.level(condition, node, as_condition=True)]
-                texts += [self.tensor(then) if both else self.level(then, node), self.level(otherwise, node)]
+                texts += [self.tensor(then) if both else self.branch(then, node), self.branch(otherwise, node)]
             case "copies":
                 texts = [self.whole(a, Level.GROUP, as_condition=i in op.conditions) for i, a in enumerate(args)]
             case _:
@@ -121,6 +121,15 @@ class Sources:
         if node.level is Level.GROUP and user.level is Level.ROLLOUT and node.op != "const":
             return f"batch.spread({self.source(node, as_condition, 0)})"
         return self.tensor(node, least) if tensor else self.source(node, as_condition, least)
+
+    def branch(self, node: Node, choice: Node) -> str:
+        """What a choice may take, in the type of the columns: `step` is a float64, and makes those of a choice such."""
+        text = self.level(node, choice)
+        alone = choice.level > Level.BATCH and all(arg.level is Level.BATCH for arg in choice.args[1:])
+        moments = ("step", "total_steps", "progress")
+        if alone and any(n.op == "given" and n.attributes[0] in moments for n in walk([node])):
+            return f"batch.number({text})"
+        return text
 
     def frame(self, level: Level) -> str:
         """The variable of what has a value of this level: the batch, or a list."""
@@ -298,7 +307,7 @@ class Sources:
         if mask is None:
             return call
         rest = 'float("nan")'
-        if found.where is not None:
+        if found.where is not None or found.x is not node.args[0]:
             rest = " - ".join(self.level(a, node, least=6) for a in node.args)
             terms = self.shapes.summands(x)
             rest = rest if terms is None else self.settled(node, rest, terms)

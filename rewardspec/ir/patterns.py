@@ -64,6 +64,19 @@ def match_center(graph: Graph, node: Node, known: frozenset[Node] = frozenset())
     return Center(x, None if where.constant == 1 else where, by[0] if by else None, mean.attributes[0])
 
 
+def match_center_of_some(node: Node) -> Center | None:
+    """`y - mean(x)`, where `x` is `y` under a condition and missing elsewhere; else None."""
+    if node.op != "-":
+        return None
+    value, mean = node.args[0], _unspread(node.args[1])
+    if mean.op != "mean" or value.level is not node.level:
+        return None
+    x, where, *by = mean.args
+    if x.op != "if" or x.args[1] is not value or x.args[2].op != "missing" or x.level is not value.level:
+        return None
+    return Center(x, None if where.constant == 1 else where, by[0] if by else None, mean.attributes[0])
+
+
 def _unspread(node: Node) -> Node:
     """A value without being repeated for each rollout or item, as behind a gate that the domains decide."""
     return node.args[0] if node.op == "spread" else node

@@ -123,11 +123,13 @@ class Items:
 
 def list_before(items, x):
     """[M] the value of the item before; NaN for the first."""
+    x = items.full(x)
     return x.roll(1).index_fill_(0, _firsts(items), float("nan")) if len(x) else x
 
 
 def list_after(items, x):
     """[M] the value of the item after; NaN for the last."""
+    x = items.full(x)
     return x.roll(-1).index_fill_(0, _firsts(items) - 1, float("nan")) if len(x) else x
 
 
@@ -152,6 +154,7 @@ def _windows(items, x, way, gamma):
     Windows double: after each round a value covers twice as many items. `reaching` is what the neighbour at that
     distance is multiplied with, 0 where the list ends before it.
     """
+    x = items.full(x)
     if not len(x):
         return x
     found = x.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)

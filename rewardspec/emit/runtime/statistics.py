@@ -140,7 +140,8 @@ def group_std_others(x, mask, ddof=1, **sums):
     furthest = deviation.abs().argmax(-1, keepdim=True)
     rest = inside.scatter(-1, furthest, False)
     _, std, alive = spread_of(x, rest, ddof, **sums)
-    result = torch.where(others > 1, result.scatter(-1, furthest, only(alive, std)), 0.0)
+    alike = x == x.gather(-1, furthest)  # all of them have the same others
+    result = torch.where(others > 1, torch.where(alike, only(alive, std), result), 0.0)
     return torch.where(inside, result, float("nan")).to(x.dtype)
 
 
@@ -252,8 +253,11 @@ def binomial(n, k):
 
 
 def largest(*summands):
-    """The largest magnitude among the summands, elementwise; missing counts as 0."""
-    sizes = [torch.nan_to_num(s.abs(), nan=0.0) if torch.is_tensor(s) else abs(s) for s in summands]
+    """The largest magnitude among the summands, elementwise; what is missing or infinite counts as 0.
+
+    A division by 0 that no condition selects is such a term, and says nothing of the rounding of the others.
+    """
+    sizes = [torch.nan_to_num(s.abs(), nan=0.0, posinf=0.0) if torch.is_tensor(s) else abs(s) for s in summands]
     result = sizes[0]
     for size in sizes[1:]:
         if torch.is_tensor(result) and torch.is_tensor(size):
