@@ -243,7 +243,7 @@ def _ulp(kind, dtype):
 def _snap(x, values, kind, clip):
     """`x` with each value replaced by the nearest declared one, and where that is more than rounding away."""
     declared = torch.tensor(values, dtype=torch.float64, device="cpu").to(x.device, non_blocking=True)
-    wide = x.double()
+    wide = x.double().contiguous()
     nearest = declared[torch.bucketize(wide, (declared[1:] + declared[:-1]) / 2)]
     ulp = _ulp(kind, x.dtype)
     missing = torch.isnan(x)
