@@ -117,7 +117,9 @@ def _key(version: str, read: Any) -> str | None:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _lasting(value: object) -> str:
+def _lasting(value: object) -> object:
+    if hasattr(value, "tolist"):  # an array, whose text has eight digits of a number
+        return [type(value).__name__, str(getattr(value, "dtype", "")), value.tolist()]
     text = repr(value)
     if " at 0x" in text or "..." in text:
         raise TypeError("its text has an address, or is not all of it")

@@ -62,25 +62,39 @@ class _Unclear(Exception):
     """What a function reads of its module is not in a text."""
 
 
-def _sources(function: object, seen: dict[str, str]) -> list[str]:
+def _sources(function: object, seen: dict[object, str]) -> list[str]:
     """The source of a function, and of what it names in its module."""
     if not isinstance(function, FunctionType) or function.__closure__ or hasattr(function, "__wrapped__"):
         raise _Unclear
-    seen[function.__qualname__] = inspect.getsource(function)
+    defaults = _plainly([function.__defaults__, function.__kwdefaults__])  # the source may only name them
+    seen[function] = f"{function.__qualname__}: {inspect.getsource(function)}{defaults}"
     for name in sorted(_names(function.__code__)):
         if name in seen or name not in function.__globals__:
             continue
         held = function.__globals__[name]
         if isinstance(held, PLAIN):
-            seen[name] = repr(held)
+            seen[name] = f"{name}: {held!r}"
         elif isinstance(held, ModuleType) or getattr(held, "__module__", None) != function.__module__:
             if not isinstance(held, ModuleType | type | FunctionType | BuiltinFunctionType):
                 raise _Unclear  # a table, a model
         elif isinstance(held, FunctionType):
-            _sources(held, seen)
+            seen[name] = f"{name}: {held.__qualname__}"
+            if held not in seen:
+                _sources(held, seen)
         else:
             raise _Unclear  # a class, whose bases and methods name more
-    return [f"{name}: {seen[name]}" for name in sorted(seen)]
+    return sorted(seen.values())
+
+
+def _plainly(value: object) -> str:
+    """A text of a constant, or of lists of constants. Raises _Unclear for anything else."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_plainly, value))}]"
+    if isinstance(value, dict):
+        return _plainly([*value.items()])
+    raise _Unclear
 
 
 def _names(code: CodeType) -> set[str]:

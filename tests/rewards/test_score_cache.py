@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +18,7 @@ import rewardspec
 from rewardspec.cli import app
 from rewardspec.logs.outputs import BadPath
 from rewardspec.logs.parts import RolloutFile
+from rewardspec.scoring.component_cache import _key
 from rewardspec.scoring.versions import of_function
 
 ROWS = 300
@@ -222,7 +224,18 @@ def test_versions_follow_what_a_function_names(tmp_path, monkeypatch):
     assert version(text.replace("return A", "return -A")) != first
     table = text.replace("A = 1", "A = {1: 2}")  # no constant: then the whole file counts
     assert version(table) != version(table + "\ndef other(x):\n    return 2\n")
+    default = "A = 1\ndef f(x, n=A, *, m=(A, [2])):\n    return n\n"  # the source names it alone
+    assert version(default) != version(default.replace("A = 1", "A = 2"))
+    lambdas = "a = lambda x: 1\nb = lambda x: 2\ndef f(x):\n    return a(x) + b(x)\n"
+    assert version(lambdas) != version(lambdas.replace("x: 1", "x: 3"))
+    assert version("def f(x):\n    return x and g(x[1:])\ng = f\n")  # a function that names itself otherwise
     wrapped = "import functools\n@functools.cache\ndef f(x):\n    return 1\n"
     assert version(wrapped) != version(wrapped.replace("return 1", "return 2"))
     assert version(wrapped + "f.version = '7'\n") == version("def f(x):\n    return 9\nf.version = 7\n") == "version 7"
     sys.modules.pop("named", None)
+
+
+def test_arrays_that_differ_in_their_last_digits_have_keys_of_their_own():
+    one, other = np.array([0.12345678901]), np.array([0.12345678902])
+    assert _key("v", [one]) == _key("v", [one.copy()]) != _key("v", [other])
+    assert _key("v", [one]) != _key("v", [one.astype(np.float32)]) and _key("v", [{"a": one}]) is not None
