@@ -335,6 +335,6 @@ def _retry_after(response: httpx.Response) -> float:
     value = response.headers.get("Retry-After", "")
     with suppress(ValueError):
         return max(float(value), 0.0) if math.isfinite(float(value)) else 0.0
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, OverflowError):
         return max((parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds(), 0.0)
     return 0.0
