@@ -169,7 +169,7 @@ class Scorer:
         """How many items each column of a list has in a row, and each column that a function goes through."""
         declared = self.spec.declarations.columns
         names = [name for name in self.spec.columns if declared[name].level.name == of]
-        held = {name: row.get(name) for name in names if name not in self.uses}
+        held = {name: row.get(name) for name in names if name not in self.spec.uses}
         for use in self.uses.values():
             if use.of == of and use.reward is not None and use.reward.items is not None:
                 field = use.inputs[use.reward.items]
@@ -327,6 +327,13 @@ def _messages(row: Mapping[str, Any]) -> object:
     return found
 
 
+def _copied(value: Any) -> Any:
+    """A value whose lists and dicts are others': a function that changes what it reads changes no other's."""
+    if type(value) is list:
+        return [_copied(item) for item in value]
+    return {key: _copied(item) for key, item in value.items()} if type(value) is dict else value
+
+
 def _own(function: Callable[..., Any], column: str) -> Measure:
     """The measure of a user function: one rollout at a time, or, if it takes `completions`, all at once as in TRL."""
     parameters = inspect.signature(function).parameters.values()
@@ -342,7 +349,7 @@ def _own(function: Callable[..., Any], column: str) -> Measure:
         if everything:
             fields |= {plural.get(field, field): field for field in row}
         return {
-            name: _messages(row) if field == MESSAGES else _field(row, field, field in TEXTS)
+            name: _copied(_messages(row) if field == MESSAGES else _field(row, field, field in TEXTS))
             for name, field in fields.items()
         }
 

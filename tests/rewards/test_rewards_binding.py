@@ -476,3 +476,24 @@ def test_a_value_that_is_no_number_is_said_to_be_one(module):
     own = "rewardspec: 1\ncomponents: {a: {python: users_rewards:word, range: [0, 1]}}\nadvantage: grpo\n"
     with pytest.raises(ScoringError, match="'good' is not a number"):
         rewards.Scorer(rewardspec.loads(own), allow_python="users_rewards").measure([{"completion": "x"}])
+
+
+def test_a_function_that_changes_what_it_reads_changes_nothing_for_others():
+    def greedy(completion, golds):
+        return float(len(golds.pop()) + len(golds.clear() or golds))
+
+    def modest(completions, golds):
+        return [float(len(gold)) for gold in golds]
+
+    text = """
+rewardspec: 1
+name: two
+components:
+  greedy: {python: "m:greedy", range: [0, 9]}
+  modest: {python: "m:modest", range: [0, 9]}
+advantage: grpo
+"""
+    row = {"completion": "c", "golds": ["a", ["b", {"c": []}]]}
+    scorer = rewards.Scorer(rewardspec.loads(text), functions={"greedy": greedy, "modest": modest})
+    assert scorer.required([row, row]) == [{"greedy": 2.0, "modest": 2.0}] * 2
+    assert row == {"completion": "c", "golds": ["a", ["b", {"c": []}]]}
