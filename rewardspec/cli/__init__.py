@@ -5,8 +5,11 @@ Exit status: 0 clean, 1 errors in a spec, 2 misuse of the command, 130 interrupt
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +20,7 @@ from typer.core import TyperGroup
 from rewardspec._version import __version__
 from rewardspec.cli.helping import unwrapped, with_words
 from rewardspec.cli.plain import PlainCommand, taken_plainly
+from rewardspec.cli.printing.lines import misuse
 from rewardspec.text.diagnostics import nearest
 from rewardspec.text.shown import shown
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context  # typer carries click within itself
 
 COMMANDS = "rewardspec.cli.commands"
+UNWRITABLE = errno.ENOSPC, errno.EIO, errno.EDQUOT  # of standard output: a full disk
 MANY = 100_000  # objects between two searches for garbage: a command makes few circles, and searching takes a twentieth
 
 
@@ -32,6 +37,18 @@ class _Commands(TyperGroup):
 
     def get_params(self, ctx: Context) -> list[Any]:
         return with_words(taken_plainly(super().get_params(ctx)))
+
+    def invoke(self, ctx: Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `| head` has closed the pipe
+            _say_no_more()
+            raise typer.Exit(0) from None
+        except OSError as error:
+            if error.errno not in UNWRITABLE or error.filename is not None:
+                raise
+            _say_no_more()
+            misuse(f"cannot write the output: {error.strerror}")
 
     def resolve_command(self, ctx: Context, args: list[str]) -> Any:
         known = self.list_commands(ctx)
@@ -77,11 +94,17 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
+def _say_no_more() -> None:
+    """Let what is still to be written to standard output go nowhere: the interpreter tries once more as it ends."""
+    with suppress(OSError, ValueError):  # of an output that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Entry point of the `rewardspec` command."""
     gc.set_threshold(MANY)
-    try:
-        app(prog_name="rewardspec")
-    except BrokenPipeError:  # `| head` has closed the pipe
-        sys.stderr.close()
-        sys.exit(0)
+    if sys.stdout is None:  # closed, as `>&-` does
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    app(prog_name="rewardspec")

@@ -141,6 +141,19 @@ def test_a_terminal_has_colours_and_its_own_width():
         assert ("\x1b[33mwarning[phantom-gradient]\x1b[0m" in text, "\x1b[" in text) == (has, has)
 
 
+def test_output_that_ends_early_is_no_error_and_one_that_cannot_be_written_is_said():
+    command = f"{shlex.quote(sys.executable)} -m rewardspec list schemes"
+    for more, status, said in (
+        (" | head -1; exit ${PIPESTATUS[0]}", 0, ""),
+        (" >&-", 0, ""),
+        (" >/dev/full", 2, "rewardspec: cannot write the output: No space left on device\n"),
+    ):
+        if "full" in more and not os.path.exists("/dev/full"):
+            continue
+        done = subprocess.run(["bash", "-c", command + more], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (status, said), more
+
+
 # Progress
 
 
