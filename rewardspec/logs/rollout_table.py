@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +20,7 @@ Kind = Literal["number", "whole", "truth", "name", "id", "text", "any"]
 FULL, HASH, NONE = TEXTS = ("full", "hash", "none")  # of prompts and completions
 HASH_BYTES = 16
 INT64 = 2**63
+AS_TEXT = date, time, timedelta, Decimal
 MOST_BYTES = 2**28  # of a row group: a reader holds one at a time
 
 
@@ -89,12 +93,28 @@ def _missing(value: object) -> bool:
 
 
 def _item(value: Any) -> Any:
-    """A value of a data set as plain Python has it; None for a missing one."""
-    value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy and torch
+    """A value of a data set as plain Python has it; None for a missing one, texts of times and decimals.
+
+    What cannot be read, such as a list within itself, is the name of its class.
+    """
+    try:
+        return _inner(value)
+    except RecursionError:
+        return _class_of(value)
+
+
+def _inner(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # of NumPy and torch
+        try:
+            value = value.tolist()
+        except Exception:  # a tensor without values, or whose values are elsewhere
+            return _class_of(value)
     if isinstance(value, Mapping):
-        return {key: _item(inner) for key, inner in value.items()}
+        return {key: _inner(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_item(inner) for inner in value]
+        return [_inner(inner) for inner in value]
+    if isinstance(value, AS_TEXT):
+        return None if _missing(value) else str(value)
     return None if isinstance(value, float) and value != value else value
 
 
@@ -105,8 +125,11 @@ def _plain(values: list[Any]) -> tuple[Any, Mapping[bytes, bytes] | None]:
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {str}:
         return _strings(values, pa.string()), None
-    if kinds in ({bool}, {float}, {int, float}) or (kinds == {int} and all(abs(v or 0) < INT64 for v in values)):
-        return pa.array(values if kinds == {bool} or kinds == {int} else [*map(_float, values)]), None
+    if kinds in ({bool}, {float}) or (kinds == {int} and all(abs(v or 0) < INT64 for v in values)):
+        return pa.array(values), None
+    if kinds == {int, float}:
+        with suppress(OverflowError):  # of a whole number that is no double
+            return pa.array([*map(_float, values)]), None
     return _strings([None if value is None else _json(value) for value in values], pa.string()), JSON_TEXT
 
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
+from decimal import Decimal
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -13,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from places import ROOT
 
 import rewardspec
@@ -252,6 +255,10 @@ def test_ids_are_numbers_texts_or_json(tmp_path, values, kind, read):
     assert str(file.schema.field("id").type) == kind and [row["id"] for row in file.rows()] == read
 
 
+AROUND: list[object] = []
+AROUND.append(AROUND)
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "read"),
     [
@@ -263,6 +270,11 @@ def test_ids_are_numbers_texts_or_json(tmp_path, values, kind, read):
         (np.array([3, 4]), "int64", [3, 4]),
         ([{"a": np.array([1, 2]), "b": (np.float32(0.5),)}, None], "string", [{"a": [1, 2], "b": [0.5]}, None]),
         ([10**30, True, "1", {"a": [1]}], "string", [10**30, True, "1", {"a": [1]}]),
+        ([10**400, 0.5], "string", [10**400, 0.5]),
+        ([AROUND, 1], "string", ["<list>", 1]),
+        ([{"a": AROUND, "b": 1}, None], "string", ["<dict>", None]),
+        ([torch.empty(2, device="meta"), [torch.eye(2).to_sparse()]], "string", ["<Tensor>", ["<Tensor>"]]),
+        ([datetime(2026, 1, 2, 3), Decimal("0.1")], "string", ["2026-01-02 03:00:00", "0.1"]),
     ],
 )
 def test_columns_of_a_data_set_keep_their_values(tmp_path, values, kind, read):
