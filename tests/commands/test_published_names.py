@@ -55,6 +55,13 @@ def test_a_folder_of_that_name_wins_and_it_is_said(tmp_path):
     assert "2 specs checked" in done.stdout and "is the folder here, not the published spec" in done.stderr
 
 
+def test_a_folder_hides_no_page(tmp_path):
+    for word in ("grpo", "zscore"):
+        (tmp_path / word).mkdir()  # where a run writes, for example
+        done = run("explain", word, cwd=tmp_path)
+        assert done.returncode == 0 and f"# {word}" in done.stdout and not done.stderr
+
+
 def test_a_file_that_lacks_only_the_suffix_is_named(tmp_path):
     (tmp_path / "gdpo").mkdir()
     (tmp_path / "gdpo/math.yaml").write_text(COMPONENT)

@@ -141,3 +141,6 @@ advantage: decoupled
 """
     (found,) = tried("correct=1,0,0", "--step", "5", "--format", "json", spec=spec)
     assert found["gates"] == {"late": [False] * 3, "some": [True] * 3}
+    for given, option in (([], "--step N"), (["--step", "5"], "--total-steps N")):
+        needs = spec.replace("step >= 100", "progress >= 0.5")
+        assert f"pass `{option}`" in tried("correct=1,0,0", *given, spec=needs, status=2)

@@ -57,7 +57,7 @@ def command(
     one_of(format, "table", "json")
     if total_steps is not None and not at:
         misuse("--total-steps needs --at: it says how many steps 100% are")
-    word, is_file = str(file), os.path.exists(file)
+    word, is_file = str(file), os.path.exists(file) and not file.is_dir()  # a folder has nothing to be explained
     pages = [] if file == STDIN or is_file else _pages(word)
     if pages and not is_published(file):
         given = {"--at": at, "--dialect": dialect, "--set": set_}
@@ -66,7 +66,7 @@ def command(
         _show_pages(pages, format)
         return
     if is_file and not file.suffix and "/" not in word and _pages(word):
-        say(f"note: `{shown(word)}` is the {'folder' if file.is_dir() else 'file'} here, not the page", err=True)
+        say(f"note: `{shown(word)}` is the file here, not the page", err=True)
     _explain(loaded(file, set_, dialect), at, total_steps, format, pages)
 
 
@@ -131,7 +131,7 @@ def _pages(word: str) -> list[Page]:
     if help is None and having:
         some = ", ".join(f"`{name}`" for name in having[:5])
         help = f"names with `{shown(part)}` are {some}{', ...' * (len(having) > 5)}"
-    misuse(f"no file and no page is named {shown(word)!r}: {help or '`rewardspec list` shows the names'}")
+    misuse(f"no file and no page is named '{shown(word)}': {help or '`rewardspec list` shows the names'}")
 
 
 def _option(word: str) -> str:

@@ -53,7 +53,8 @@ def command(
     except BadGroup as error:
         misuse(str(error))
     except ValueError as error:
-        misuse(f"{label}: {error}")
+        said = str(error).replace("`step=`", "`--step N`").replace("`total_steps=`", "`--total-steps N`")
+        misuse(f"{label}: {said}")
     if format == "json":
         say_json([{"advantage": label, **one.to_json()} for label, one in found])
     else:
