@@ -51,8 +51,12 @@ class Place:
             return bytes(file.readall())
 
     def write(self, data: bytes) -> None:
-        """Write a file: on a local disk and in an object store wholly or not at all."""
-        writing = f"{self.path}.{uuid4().hex}" if self.is_local else self.path
+        """Write a file: on a local disk and in an object store wholly or not at all.
+
+        On a disk what a killed process leaves is beside the folder: all that is in a folder of output is output.
+        """
+        beside = os.path.dirname(os.path.dirname(self.path))
+        writing = os.path.join(beside, f".{uuid4().hex}") if self.is_local else self.path
         with self.system.open_output_stream(writing) as file:
             file.write(data)
         if self.is_local:

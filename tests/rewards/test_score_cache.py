@@ -19,6 +19,7 @@ from rewardspec.cli import app
 from rewardspec.logs.outputs import BadPath
 from rewardspec.logs.parts import RolloutFile
 from rewardspec.scoring.component_cache import _key
+from rewardspec.scoring.storage import place
 from rewardspec.scoring.versions import of_function
 
 ROWS = 300
@@ -239,3 +240,14 @@ def test_arrays_that_differ_in_their_last_digits_have_keys_of_their_own():
     one, other = np.array([0.12345678901]), np.array([0.12345678902])
     assert _key("v", [one]) == _key("v", [one.copy()]) != _key("v", [other])
     assert _key("v", [one]) != _key("v", [one.astype(np.float32)]) and _key("v", [{"a": one}]) is not None
+
+
+def test_a_writer_that_is_killed_leaves_nothing_in_its_folder(tmp_path, monkeypatch):
+    folder = place(str(tmp_path / "cluster" / "output"))
+    folder.make_folder()
+    (folder / "part-00000.jsonl").write(b"whole")
+    with monkeypatch.context() as killed:
+        killed.setattr(os, "replace", lambda *_: pytest.exit("here it is killed"))
+        with pytest.raises(pytest.exit.Exception):
+            (folder / "part-00001.jsonl").write(b"half")
+    assert [path.name for path in (tmp_path / "cluster" / "output").iterdir()] == ["part-00000.jsonl"]
