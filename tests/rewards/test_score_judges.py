@@ -1,6 +1,7 @@
 """`rewardspec score` with judges: counted before and after, under a budget, in batches of criteria."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -255,6 +256,15 @@ def test_a_budget_of_retries_leaves_what_fails_without_an_answer(folder, caplog)
     assert found["judges"]["m"]["calls"] == 8 + 3 and found["judges"]["m"]["retries"] == 3
     assert found["rewards"]["clear"]["missing"] == 3 and found["budget_spent"] == {"retries": 3}
     assert "3 of 8 rollouts have no score: 3 had status 503" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize("number", [-1, math.nan])
+def test_numbers_that_would_limit_nothing_are_refused(number):
+    for make in (lambda x: Limits(tokens=x), lambda x: Budget(cost=x), lambda x: Price(0.1, x)):
+        with pytest.raises(ValueError, match="number"):
+            make(number)
+    with pytest.raises(ValueError, match="requests=0: a limit is a number above 0, or None"):
+        Limits(requests=0)
 
 
 def test_tokens_of_requests_under_way_are_held_back():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -27,11 +28,17 @@ LATEST = 900.0  # seconds after which the end of a request is no longer waited f
 class Limits:
     """The most that judges are asked in a minute, by all processes together; None for no limit.
 
-    tokens: of a request, a quarter of its bytes, and the `max_tokens` of its answer.
+    tokens: of a request, a quarter of its bytes, and the `max_tokens` of its answer. Raises ValueError for no more
+    than 0.
     """
 
     requests: float | None = None
     tokens: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, number in (("requests", self.requests), ("tokens", self.tokens)):
+            if number is not None and not number > 0:
+                raise ValueError(f"{name}={number}: a limit is a number above 0, or None")
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Budget:
     """The most that judges are asked in a run, by all processes together; None for no end.
 
     calls: requests sent, retries among them. retries: requests sent again. tokens: read and written. cost: in the
-    currency of the prices. minutes: since the first request.
+    currency of the prices. minutes: since the first request. Raises ValueError for less than 0.
     """
 
     calls: float | None = None
@@ -48,13 +55,22 @@ class Budget:
     cost: float | None = None
     minutes: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, number in vars(self).items():
+            if number is not None and not number >= 0:
+                raise ValueError(f"{name}={number}: a part of a budget is a number from 0, or None")
+
 
 @dataclass(frozen=True)
 class Price:
-    """The price of a model: for a million tokens that it reads, and that it writes."""
+    """The price of a model: for a million tokens that it reads, and that it writes. Raises ValueError below 0."""
 
     prompt: float
     completion: float
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(number) and number >= 0 for number in (self.prompt, self.completion)):
+            raise ValueError(f"{self.prompt}, {self.completion}: prices are numbers from 0")
 
     def of(self, prompt: float, completion: float) -> float:
         return (self.prompt * prompt + self.completion * completion) / MILLION
