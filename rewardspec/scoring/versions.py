@@ -67,7 +67,8 @@ def _sources(function: object, seen: dict[object, str]) -> list[str]:
     if not isinstance(function, FunctionType) or function.__closure__ or hasattr(function, "__wrapped__"):
         raise _Unclear
     defaults = _plainly([function.__defaults__, function.__kwdefaults__])  # the source may only name them
-    seen[function] = f"{function.__qualname__}: {inspect.getsource(function)}{defaults}"
+    code = _compiled(function.__code__)  # the file may have been edited since it was imported
+    seen[function] = f"{function.__qualname__}: {inspect.getsource(function)}{defaults}{code}"
     for name in sorted(_names(function.__code__)):
         if name in seen or name not in function.__globals__:
             continue
@@ -95,6 +96,13 @@ def _plainly(value: object) -> str:
     if isinstance(value, dict):
         return _plainly([*value.items()])
     raise _Unclear
+
+
+def _compiled(code: CodeType) -> str:
+    """What code does, without where it stands."""
+    held = [_compiled(one) if isinstance(one, CodeType) else one for one in code.co_consts]
+    constants = [sorted(map(repr, one)) if isinstance(one, frozenset) else repr(one) for one in held]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
 def _names(code: CodeType) -> set[str]:

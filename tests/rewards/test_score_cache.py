@@ -229,6 +229,12 @@ def test_versions_follow_what_a_function_names(tmp_path, monkeypatch):
     assert version(default) != version(default.replace("A = 1", "A = 2"))
     lambdas = "a = lambda x: 1\nb = lambda x: 2\ndef f(x):\n    return a(x) + b(x)\n"
     assert version(lambdas) != version(lambdas.replace("x: 1", "x: 3"))
+    old, words = "def f(x):\n    return x in {'a', 'b'} and any(y for y in x)\n", ("'a'", "y in x")
+    assert version(old) == version("import math\n\n\n" + old)
+    for word in words:  # what was imported is what answers, not what its file says by now
+        first, imported = version(old), sys.modules["named"].f
+        (tmp_path / "named.py").write_text(new := old.replace(word, word.replace("a", "c").replace("in x", "in [x]")))
+        assert of_function(imported) not in (first, version(new))
     assert version("def f(x):\n    return x and g(x[1:])\ng = f\n")  # a function that names itself otherwise
     wrapped = "import functools\n@functools.cache\ndef f(x):\n    return 1\n"
     assert version(wrapped) != version(wrapped.replace("return 1", "return 2"))
