@@ -13,7 +13,7 @@ from rewardspec.logs.files import is_log
 from rewardspec.logs.format import CSV, LINES, START, Batches, Mark, Rollout
 from rewardspec.logs.open import Opened
 from rewardspec.logs.outputs import WRITING
-from rewardspec.logs.records import further, is_known
+from rewardspec.logs.records import further, is_known, kind_of
 from rewardspec.logs.rows import BadLog
 from rewardspec.logs.run import Run, Step
 from rewardspec.logs.steps import merged, steps_of
@@ -58,6 +58,7 @@ class Growing:
     _before: dict[Path, Stamp] | None = None  # all files of the look before
     _settled: bool = False
     _still: float = 0.0
+    _cut: Exception | None = None  # of lines of which the last is not complete: a writer with a buffer may be at it
     _done: dict[Path, Stamp] = field(default_factory=dict)  # files of which all was given
     _tails: dict[Path, Tail] = field(default_factory=dict)
     _marks: dict[Path, Mark] = field(default_factory=dict)  # where they begin, of lines
@@ -86,6 +87,7 @@ class Growing:
         """Look, and open what changed; None if nothing did, or if it cannot be read yet. Raises BadLog, OSError."""
         now = _files(self.paths)
         self._settled, self._before = now == self._before, now
+        self._cut = self._cut if self._settled else None
         self._new = {path: stamp for path, stamp in now.items() if self._done.get(path) != stamp}
         if not self._new or (self._settled and self._still):
             return None
@@ -94,16 +96,24 @@ class Growing:
                 if not is_known(path, self._marks[path]):  # it was cut, or is another file now
                     del self._marks[path]
             return self.opened(sorted(self._new), self._marks)
-        except UNFINISHED:
-            if self._settled:
-                raise
+        except UNFINISHED as error:
+            self._refuse(error)
         return None
+
+    def _refuse(self, error: Exception) -> None:
+        """Raise what is wrong with a log that stands still; if that ends within a line, only when it is finished."""
+        if self._settled:
+            if not any(map(_is_cut, self._new)):
+                raise error
+            self._cut = error
 
     def _is_over(self) -> bool:
         """End a look: wait for the next, or say that there is none."""
         self.looked()
         self._still = self._still + self.every if self._settled else 0.0
         if self.idle is not None and self._still >= self.idle:
+            if self._cut is not None:
+                raise self._cut
             return True
         self.wait(self.every)
         return False
@@ -114,9 +124,8 @@ class Growing:
             if opened is not None:
                 try:
                     yield from self._complete(opened)
-                except UNFINISHED:
-                    if self._settled:
-                        raise
+                except UNFINISHED as error:
+                    self._refuse(error)
             if self._is_over():
                 return
             opened = self._open()
@@ -178,6 +187,16 @@ class Growing:
         if kind == LINES:  # which are read from their last step on
             return part.step < known.step
         return kind != CSV and path in self._done
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file of lines ends within one."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n" and kind_of(path) in (LINES, CSV)
+    except (BadLog, OSError):
+        return False
 
 
 def _files(paths: Sequence[Path]) -> dict[Path, Stamp]:

@@ -161,6 +161,15 @@ def test_a_log_that_stands_still_and_is_wrong_is_an_error(tmp_path):
         watched([log], [])
 
 
+def test_a_line_that_is_written_in_parts_is_waited_for(tmp_path):
+    whole = lines(1) + lines(2) + lines(3)
+    for name in ("log.jsonl", "first.jsonl"):  # a writer with a buffer writes 8 KB, and the rest a step later
+        log, cut = tmp_path / name, 20 if name.startswith("first") else len(lines(1)) + 70
+        acts = [append(log, whole[:cut]), *[lambda: None] * 6, append(log, whole[cut:])]
+        looks = watched([log], acts, idle=9.0)
+        assert [step for look in looks for step in look] == [(n, 4) for n in (1, 2, 3)]
+
+
 def test_a_log_without_steps_is_refused(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(lines(1).replace('"step": 1, ', ""))
