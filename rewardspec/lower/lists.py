@@ -63,7 +63,8 @@ def scan(ctx: Context, expr: Call, scope: Scope) -> Value:
                 first.span,
                 help="give it a value of a list's level, such as a column with `level: turn`",
             )
-        if not ctx.declared.lists[node.level.name].ordered:
+        of = ctx.declared.lists.get(node.level.name)  # None for one that was refused where it is declared
+        if of is not None and not of.ordered:
             ctx.fail(
                 "not-ordered",
                 f"the items of `{node.level}` have no order",
