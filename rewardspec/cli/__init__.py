@@ -52,7 +52,7 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Context, args: list[str]) -> Any:
         known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-"):
+        if args and args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"No command is named {shown(args[0])!r}{_instead(args[0], known)}")
         return super().resolve_command(ctx, args)
 

@@ -171,6 +171,7 @@ def test_shells_complete_names_files_and_words(tmp_path):
     assert completed("rewardspec check gdpo.", tmp_path) == [""]  # the shell completes files then
     assert completed("rewardspec explain x --dialect v", tmp_path) == ["verl"]
     assert completed("rewardspec check x --error wrong-a", tmp_path) == ["wrong-above-right"]
+    assert completed("rewardspec chec gd", tmp_path) == [""]  # no command is named so
     assert completed("rewardspec list s", tmp_path) == ["schemes", "specs"]
     assert completed("rewardspec replay x --from ver", tmp_path) == ["verifiers", "verl"]
     assert completed("rewardspec simulate x --advantage dec", tmp_path) == ["decoupled"]
