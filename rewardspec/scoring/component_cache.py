@@ -83,7 +83,7 @@ class ComponentCache:
         if texts is None:
             self._usable = False
             return measure(list(given.values()))
-        known = {i: _value(texts[key]) for i, key in keys.items() if key in texts}
+        known = {i: _value(texts[key], use.of is not None) for i, key in keys.items() if key in texts}
         known = {i: found[0] for i, found in known.items() if found and not (self.only_failed and _failed(found[0]))}
         left = [i for i in given if i not in known]
         try:
@@ -142,13 +142,15 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _value(text: str) -> tuple[Any] | None:
-    """A kept value, in a tuple because it can be None; None for a text that is none."""
+def _value(text: str, lists: bool) -> tuple[Any] | None:
+    """A kept value, in a tuple because it can be None; None for a text that is none. lists: whether it is a list."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    items = value if isinstance(value, list) else [value]
+    if value is not None and isinstance(value, list) != lists:
+        return None
+    items = value if lists and value is not None else [value]
     return (value,) if all(item is None or isinstance(item, float) for item in items) else None
 
 

@@ -159,7 +159,7 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(folder, caplog, damage):
     assert damage == b"" or said in caplog.text
 
 
-@pytest.mark.parametrize("text", ["", "x", "true", '"1"', "[[1.0]]", "1", "{}"])
+@pytest.mark.parametrize("text", ["", "x", "true", '"1"', "[[1.0]]", "[1.0]", "1", "{}", "[" * 20_000])
 def test_kept_texts_that_are_no_values_are_asked_again(folder, text):
     calls()
     with sqlite3.connect("kept.sqlite") as file:
