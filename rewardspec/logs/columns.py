@@ -98,7 +98,10 @@ def step_of(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_STEP:
-        raise ValueError(f"is {shorten(repr(value))}: it must be a whole number, 0 or more")
+        large = isinstance(value, int) and value > LARGEST_STEP
+        raise ValueError(
+            f"is {shorten(repr(value))}: it must be {'at most 2^53' if large else 'a whole number, 0 or more'}"
+        )
     return value
 
 

@@ -201,6 +201,7 @@ def test_label_reads_what_was_scored(folder):
         ({"group": None}, "`group` is missing, so its group is not known"),
         ({"group": float("nan")}, "`group` is missing"),
         ({"step": [1]}, "`step` is [1]: it must be a whole number, 0 or more"),
+        ({"step": 2**60}, f"`step` is {2**60}: it must be at most 2^53"),
         ({"step": 1.5}, "`step` is 1.5: it must be a whole number"),
         ({"step": "1"}, "`step` is '1'"),
         ({"step": True}, "`step` is True"),
