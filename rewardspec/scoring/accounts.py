@@ -17,11 +17,13 @@ from typing import Any, TypeVar
 
 from rewardspec.rewards.judge.account import Account, Here, Permit, Request, sharing
 
+PAGE = 4096  # bytes that a system writes at once, or not
+
 T = TypeVar("T")
 
 
 class AccountFile:
-    """An account in a file, for processes of one machine. They lock it; a process that is killed frees it."""
+    """An account in a file, for processes of one machine. They lock a file beside it; one that is killed frees it."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -44,13 +46,20 @@ class AccountFile:
         return self._do(lambda account: account)
 
     def _do(self, work: Callable[[Account], T]) -> T:
-        with open(self.path, "r+b", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            account = Account.of_json(file.read().decode())
-            found = work(account)
-            # One write, padded with spaces to what was there: a process that is killed leaves the old or the new.
-            text = account.to_json().encode().ljust(file.tell())
-            os.pwrite(file.fileno(), text, 0)
+        with open(self.path.with_suffix(".lock"), "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with open(self.path, "r+b", buffering=0) as file:
+                held = file.read()
+                account = Account.of_json(held.decode())
+                found = work(account)
+                # A process that is killed leaves the old or the new: one write does, within a page.
+                text = account.to_json().encode().ljust(len(held))
+                if len(text) <= PAGE:
+                    os.pwrite(file.fileno(), text, 0)
+                else:
+                    new = self.path.with_suffix(".new")
+                    new.write_bytes(text.rstrip())
+                    os.replace(new, self.path)
         return found
 
 

@@ -1,10 +1,13 @@
 """`rewardspec score` with judges: counted before and after, under a budget, in batches of criteria."""
 
+import asyncio
 import json
 import math
+import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -280,6 +283,28 @@ def test_tokens_of_requests_under_way_are_held_back():
     assert account.permit(request, 2).number == 4
     assert account.permit(request, 2 + 3600).spent == "tokens"  # the process of 4 was killed
     assert Account.of_json(account.to_json()) == account
+
+
+def test_an_account_is_whole_after_a_process_was_killed_while_it_wrote(tmp_path, monkeypatch):
+    """With many requests under way it has many pages, of which a killed process may have written some."""
+    account = Account(budget=Budget(tokens=1e9))
+    file = AccountFile.of(account, tmp_path / "account.json")
+    for _ in range(200):
+        asyncio.run(file.permit(Request("m", 10, 90)))
+
+    def half(place, data, *_, write=Path.write_bytes):
+        if isinstance(place, Path):
+            write(place, data[: len(data) // 2])
+        else:
+            os.write(place, data[: len(data) // 2])
+        pytest.exit("here it is killed")
+
+    for where, name in ((Path, "write_bytes"), (os, "pwrite"), (os, "replace")):
+        with monkeypatch.context() as dying:
+            dying.setattr(where, name, half if name != "replace" else lambda *_: pytest.exit("here it is killed"))
+            with suppress(pytest.exit.Exception):
+                asyncio.run(file.permit(Request("m", 10, 90)))
+        assert file.account().used["m"].calls in (200, 201)
 
 
 @pytest.mark.slow
