@@ -3,6 +3,7 @@
 import itertools
 import json
 import time
+from dataclasses import replace
 from fractions import Fraction
 from math import exp, log
 
@@ -570,8 +571,8 @@ def test_malformed_gold_state_is_a_bad_reference():
 def test_all_malformed_ground_truths_are_told_at_once_and_the_rest_is_measured_together(function, monkeypatch):
     spec = rewardspec.loads(f"rewardspec: 1\ncomponents: {{a: {{use: {function}}}}}\nadvantage: grpo\n")
     scorer, sizes = Scorer(spec), []
-    inputs, measure = scorer.measures["a"]
-    scorer.measures["a"] = inputs, lambda given: sizes.append(len(given)) or measure(given)
+    known = scorer.measures["a"]
+    scorer.measures["a"] = replace(known, ask=lambda given: sizes.append(len(given)) or known.ask(given))
     good = ["assert f(1) == 1"] if function.startswith("code") else "72"
     key = "tests" if function.startswith("code") else "answer"
     rows = [{"completion": "", key: None if i in (2, 5) else good} for i in range(8)]

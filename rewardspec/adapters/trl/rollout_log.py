@@ -33,10 +33,12 @@ def begin_log(trainer, log: RolloutLog | None) -> None:
     trainer.kept_checked = False  # whether the columns to keep were found in a batch
     if log is not None and trainer.accelerator.is_main_process:
         try:
-            known = columns_of(trainer.train_dataset, bool(trainer.args.remove_unused_columns))
-            if known is not None:
-                lacks = [name for name in log.columns if not {name, name.partition(".")[0]} & known]
-                refuse_absent(lacks, known, "the data set has")
+            if log.columns:
+                known = columns_of(trainer.train_dataset, bool(trainer.args.remove_unused_columns))
+                lacks = [
+                    name for name in log.columns if known is not None and not {name, name.partition(".")[0]} & known
+                ]
+                refuse_absent(lacks, known or (), "the data set has")
             trainer.log_writer = writer_of(log, trainer.spec, "trl", "trl")
         except BindingError as error:
             problem = str(error)
