@@ -62,6 +62,7 @@ class Growing:
     _done: dict[Path, Stamp] = field(default_factory=dict)  # files of which all was given
     _tails: dict[Path, Tail] = field(default_factory=dict)
     _marks: dict[Path, Mark] = field(default_factory=dict)  # where they begin, of lines
+    _half: list[Rollout] | None = None  # a step of CSV whose last line is not complete
     _last: tuple[int, set[Path]] | None = None  # the step that was given last, and its files
 
     def __iter__(self) -> Iterator[tuple[Run, Step]]:
@@ -87,7 +88,8 @@ class Growing:
         """Look, and open what changed; None if nothing did, or if it cannot be read yet. Raises BadLog, OSError."""
         now = _files(self.paths)
         self._settled, self._before = now == self._before, now
-        self._cut = self._cut if self._settled else None
+        if not self._settled:
+            self._cut = self._half = None
         self._new = {path: stamp for path, stamp in now.items() if self._done.get(path) != stamp}
         if not self._new or (self._settled and self._still):
             return None
@@ -127,6 +129,8 @@ class Growing:
                 except UNFINISHED as error:
                     self._refuse(error)
             if self._is_over():
+                if self._half is not None:
+                    yield self._given(self._half)
                 return
             opened = self._open()
 
@@ -146,8 +150,11 @@ class Growing:
                     with suppress(FileNotFoundError):
                         self._marks[path] = further(path, self._marks.get(path, START), self._tails[path].row)
         if held is not None and self._settled:
-            yield self._given(held)
-            held = None
+            if any(kinds[path] == CSV and _is_cut(path) for path in {rollout.place[0] for rollout in held}):
+                self._half = held  # `12` may become `1234`
+            else:
+                yield self._given(held)
+                held = None
         kept = {rollout.place[0] for rollout in held or ()}
         self._done |= {path: stamp for path, stamp in self._new.items() if path not in kept}
 

@@ -170,6 +170,15 @@ def test_a_line_that_is_written_in_parts_is_waited_for(tmp_path):
         assert [step for look in looks for step in look] == [(n, 4) for n in (1, 2, 3)]
 
 
+def test_a_cell_that_is_written_in_parts_is_waited_for(tmp_path):
+    log, whole = tmp_path / "log.csv", "step,group,correct,tokens\n1,a,1,1234\n1,a,0,1234\n"
+    for rest, tokens in (("34\n", 1234), ("", 12)):
+        log.write_text(whole[:-3])
+        acts = [*[lambda: None] * 6, append(log, rest)]
+        grown = Growing([log], opener, idle=40.0, wait=lambda _, acts=acts: acts.pop(0)() if acts else None)
+        assert [[*step.columns["tokens"]] for _, step in grown] == [[1234, tokens]]
+
+
 def test_a_log_without_steps_is_refused(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(lines(1).replace('"step": 1, ', ""))
