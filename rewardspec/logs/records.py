@@ -32,10 +32,13 @@ def kind_of(path: Path) -> str:
     """The kind of a file by its first bytes; of texts, CSV by its name. Raises BadLog, OSError."""
     with open(path, "rb") as file:
         head = file.read(4096)
-    if head.startswith(b"PAR1"):
-        return PARQUET
-    if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
-        return ARROW
+    table = (
+        PARQUET if head.startswith(b"PAR1") else ARROW if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")) else None
+    )
+    if table is not None:
+        if any("\ud800" <= char <= "\udfff" for char in str(path)):
+            raise BadLog(f"{shown(path)}: its path is not UTF-8, and pyarrow opens no such file: rename it")
+        return table
     if head.startswith(b"PK\x03\x04") and _is_torch(path):
         return TORCH
     if head.startswith(b"\x80") or path.suffix in (".pt", ".pth", ".pkl"):

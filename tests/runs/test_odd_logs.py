@@ -12,6 +12,7 @@ import rewardspec
 from rewardspec.cli import app
 from rewardspec.groups.rates import read_rates
 from rewardspec.logs.files import log_files
+from rewardspec.logs.open import open_run
 from rewardspec.logs.outputs import BadPath
 from rewardspec.logs.rows import BadLog, Unread, repeated, row_of
 from rewardspec.logs.run import Run, Step
@@ -206,3 +207,14 @@ def test_a_spec_that_a_run_gives_no_advantages_is_left_out_of_those_that_are_tri
     absent = SPEC.replace("brief: {", "absent: {")
     found = replay_each(run, {"own": rewardspec.loads(SPEC), "absent": rewardspec.loads(absent)})
     assert found == {"own": replay(run, [rewardspec.loads(SPEC)]).specs[0]}
+
+
+def test_a_table_whose_path_is_not_utf8_is_refused_in_words(tmp_path):
+    folder = tmp_path / "l\udce9g"
+    try:
+        folder.mkdir()
+    except (OSError, UnicodeError):
+        pytest.skip("the file system has UTF-8 names alone")
+    (folder / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(BadLog, match=r"l\\udce9g/a\.parquet: its path is not UTF-8"):
+        open_run([folder])
