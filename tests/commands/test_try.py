@@ -144,3 +144,12 @@ advantage: decoupled
     for given, option in (([], "--step N"), (["--step", "5"], "--total-steps N")):
         needs = spec.replace("step >= 100", "progress >= 0.5")
         assert f"pass `{option}`" in tried("correct=1,0,0", *given, spec=needs, status=2)
+
+
+def test_a_list_without_a_column_cannot_be_tried(tried):
+    spec = """rewardspec: 1
+lists: {turn: {ordered: true}}
+components: {correct: {values: [0, 1]}}
+advantage: center(correct / position)
+"""
+    assert "`try` cannot be told how many items a rollout has" in tried("correct=1,0", spec=spec, status=2)

@@ -54,6 +54,7 @@ def command(
         misuse(str(error))
     except ValueError as error:
         said = str(error).replace("`step=`", "`--step N`").replace("`total_steps=`", "`--total-steps N`")
+        said = said.replace("pass `lengths=`", "`try` cannot be told how many items a rollout has")
         misuse(f"{label}: {said}")
     if format == "json":
         say_json([{"advantage": label, **one.to_json()} for label, one in found])
