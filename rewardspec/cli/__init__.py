@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import select
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -41,7 +42,9 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `| head` has closed the pipe
+        except BrokenPipeError:
+            if not _is_cut_off():
+                raise
             _say_no_more()
             raise typer.Exit(0) from None
         except OSError as error:
@@ -92,6 +95,16 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
     if version:
         typer.echo(f"rewardspec {__version__}")
         raise typer.Exit
+
+
+def _is_cut_off() -> bool:
+    """Whether nobody reads standard output any more, as after `| head`; another pipe is that of a worker."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+    except (AttributeError, OSError, ValueError):  # a system without it, an output that is no file
+        return False
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _say_no_more() -> None:

@@ -1,5 +1,6 @@
 """Terminal manners: widths, colours, progress, examples in `--help`, and options that would be ignored."""
 
+import errno
 import io
 import os
 import re
@@ -139,6 +140,15 @@ def test_a_terminal_has_colours_and_its_own_width():
         text = os.read(ours, 65536).decode()
         os.close(ours)
         assert ("\x1b[33mwarning[phantom-gradient]\x1b[0m" in text, "\x1b[" in text) == (has, has)
+
+
+def test_another_pipe_that_breaks_is_no_end_of_the_output(monkeypatch):
+    def breaks(*_, **__):
+        raise BrokenPipeError(errno.EPIPE, "of a worker that ended, for example")
+
+    monkeypatch.setattr("rewardspec.cli.commands.list.catalogue", breaks, raising=False)
+    monkeypatch.setattr("rewardspec.language.catalogue.catalogue", breaks)
+    assert run("list").returncode != 0
 
 
 def test_output_that_ends_early_is_no_error_and_one_that_cannot_be_written_is_said():
