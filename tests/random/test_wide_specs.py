@@ -62,6 +62,7 @@ def test_compiled_functions_give_what_the_language_says(kinds):
     ("seed", "kinds"),
     [
         (209, KINDS),  # items of two lists ask for one value
+        (2932, KINDS),  # a sum for items whose terms are of the batch
         (334, KINDS),  # more than eight places ask for a value
         (5388, ("lists",)),  # a division by 0 that is not selected says nothing of rounding
         (5927, ("lists",)),  # the item after, of a constant

@@ -209,6 +209,7 @@ def _segment_settle(layout, x, kind):
 def segment_settled(items, x, statistics, others=()):
     """`x`, a sum, with exact 0 where its terms cancel to within rounding of the largest. As `settled`."""
     terms = [largest(items.batch.value(term)) for term in (*statistics, *others)]
+    x = items.full(x)
     size = x.abs()
     if not len(x) or not _some_settle(size, torch.stack([term.amax() for term in terms]).amax()):
         return x
