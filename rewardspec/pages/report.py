@@ -11,12 +11,12 @@ from rewardspec.groups.points import ITEMS
 from rewardspec.groups.rates import binary_names, policy
 from rewardspec.lint import Run, findings
 from rewardspec.lint import page as page_of
+from rewardspec.ops.effort import MOST_EFFORT, Allowance
 from rewardspec.pages.page import page
 from rewardspec.pages.texts import MOST_OF_A_SPEC, bounded
 from rewardspec.prove.earnings import Earnings, EarningsAt, earnings, earnings_over_run
 from rewardspec.prove.explain import Explanation, explain
-from rewardspec.prove.plot import by_rate
-from rewardspec.prove.simulate import Simulation, count_groups
+from rewardspec.prove.simulate import Simulation, count_groups, groups_without_signal
 from rewardspec.prove.verify import Verdict, verify
 from rewardspec.spec import Spec
 from rewardspec.text.diagnostics import Diagnostic
@@ -108,10 +108,16 @@ def report(
         counts.append(count_groups(spec.program, spec.name, size, given, model=model))
     size = max((size for size in sizes if size <= LARGEST_SWEPT), default=min(sizes))
     swept: list[Swept] = []
+    unswept: tuple[str, ...] = ()
     if binary_names(spec.program):
-        say(f"dead groups of {size} at rates from 0 to 1")
-        curve = by_rate(spec, size, given, points=RATES, names=list(rates), items=items)
-        swept = [Swept(rate, size, one.signal.groups_without_signal) for rate, one in curve if one.signal is not None]
+        for rate in (Fraction(i, RATES - 1) for i in range(RATES)):
+            say(f"dead groups of {size} at a rate of {float(rate)}")
+            at = policy(spec.program, dict.fromkeys(rates or binary_names(spec.program), rate), items)
+            dead = groups_without_signal(spec.program, size, given, at, Allowance(MOST_EFFORT // 3))
+            if dead is None:
+                swept, unswept = [], (f"dead groups of {size} by rate: too many groups, or values, to count them all",)
+                break
+            swept.append(Swept(float(rate), size, dead))
     over_run, unknown = tuple[EarningsAt, ...](), ""
     try:
         over_run = earnings_over_run(spec, total_steps)
@@ -121,7 +127,7 @@ def report(
         spec,
         explain(spec),
         (*spec.diagnostics, *found.warnings),
-        tuple(note.message for note in found.notes),
+        (*(note.message for note in found.notes), *unswept),
         tuple(verdicts),
         tuple(counts),
         tuple(swept),

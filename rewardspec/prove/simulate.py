@@ -149,6 +149,25 @@ def count_groups(
     return Simulation(name, group_size, rewards, len(whole), exact, signal, interrupted, items)
 
 
+def groups_without_signal(
+    program: Program, size: int, given: Mapping[str, Fraction], model: PolicyModel, allowance: Allowance
+) -> float | None:
+    """As `signal` of `count_groups` has it, and nothing else; None where that is not known, or takes too much."""
+    root, _ = without_batch(program.graph, program.advantage)
+    try:
+        parts = [
+            part_vectors(program, n, size, given, 0, model, allowance)[0]
+            for n in independent_terms(program.graph, root)
+        ]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = add(whole, part, lambda count: None, allowance)
+    except (TooMany, TooClose):
+        return None
+    missing = any(v is None for value in whole.values for v in items_of(value))
+    return None if missing or allowance.is_spent else liveness(whole, None).groups_without_signal
+
+
 def part_vectors(
     program: Program,
     node: Node,
