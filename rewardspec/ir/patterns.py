@@ -53,27 +53,29 @@ class ZScore:
 
 def match_center(graph: Graph, node: Node, known: frozenset[Node] = frozenset()) -> Center | None:
     """`x - mean(x)`, with `x` simplified under the conditions `known`; else None."""
-    if node.op != "-":
+    found = _less_mean(node)
+    if found is None or node.args[0] is not (graph.assume(found.x, known) if known else found.x):
         return None
-    value, mean = node.args[0], _unspread(node.args[1])
-    if mean.op != "mean" or value.level is not node.level:
-        return None
-    x, where, *by = mean.args
-    if value is not (graph.assume(x, known) if known else x):
-        return None
-    return Center(x, None if where.constant == 1 else where, by[0] if by else None, mean.attributes[0])
+    return found
 
 
 def match_center_of_some(node: Node) -> Center | None:
     """`y - mean(x)`, where `x` is `y` under a condition and missing elsewhere; else None."""
+    found = _less_mean(node)
+    if found is None or found.x.op != "if" or found.x.level is not node.level:
+        return None
+    _, then, otherwise = found.x.args
+    return found if then is node.args[0] and otherwise.op == "missing" else None
+
+
+def _less_mean(node: Node) -> Center | None:
+    """`y - mean(x)`, whatever `y` is, if that is of the node's level; else None."""
     if node.op != "-":
         return None
     value, mean = node.args[0], _unspread(node.args[1])
     if mean.op != "mean" or value.level is not node.level:
         return None
     x, where, *by = mean.args
-    if x.op != "if" or x.args[1] is not value or x.args[2].op != "missing" or x.level is not value.level:
-        return None
     return Center(x, None if where.constant == 1 else where, by[0] if by else None, mean.attributes[0])
 
 
